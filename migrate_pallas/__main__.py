@@ -1,0 +1,5 @@
+"""`python -m migrate_pallas`."""
+
+from .cli import main
+
+main()

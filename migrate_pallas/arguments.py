@@ -1,0 +1,106 @@
+"""Where a keyword argument of a site stands: in the call, or in a dict that is splatted into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fissix.pgen2 import token
+from fissix.pytree import Leaf
+
+from .calls import Brackets, Item, Tree, as_call, call_at, dict_display, unwrapped
+from .edits import Edits, remove_item
+from .module import Module
+from .parsing import symbols
+from .targets import Site
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A keyword argument, or the entry of a dict that becomes one.
+
+    `brackets` are those that `item` stands in; `splat` is the argument `**{...}` that holds them, where one does.
+    """
+
+    item: Item
+    brackets: Brackets
+    outer: Brackets | None = None
+    splat: Item | None = None
+
+    def removal(self, text: str) -> Edits:
+        """The edits that take the argument or entry away, an emptied `**{}` with it."""
+        if self.outer is not None and self.splat is not None and len(self.brackets.items) == 1:
+            return remove_item(text, self.outer, self.splat)
+        return remove_item(text, self.brackets, self.item)
+
+
+def held(
+    module: Module, site: Site, keyword: str, shares: Callable[[Site], bool] | None
+) -> Iterator[Held]:
+    """Every place that hands `keyword` to `site`.
+
+    A dict that was assigned to a name counts if each use of the name is a splat into a site that `shares` allows;
+    with None, whatever uses it.
+    """
+    brackets = site.call.brackets
+    for item in brackets.items:
+        if item.keyword == keyword:
+            yield Held(item, brackets)
+        elif item.star == "**":
+            inner = dict_of(module, item.value)
+            if inner is not None:
+                splat = brackets, item
+            else:
+                inner, splat = _assigned_dict(module, item.value, shares), (None, None)
+            entry = inner.keyword(keyword) if inner else None
+            if inner and entry:
+                yield Held(entry, inner, *splat)
+
+
+def dict_of(module: Module, node: Tree) -> Brackets | None:
+    """The entries of `{...}` or `dict(...)`; None for any other expression."""
+    display = dict_display(node)
+    if display is not None:
+        return display
+    call = as_call(node)
+    if call is None or call.index != 1:
+        return None
+    callee = call.power.children[0]
+    is_builtin = (
+        isinstance(callee, Leaf) and callee.value == "dict" and not module.names.bindings(callee)
+    )
+    return call.brackets if is_builtin else None
+
+
+def _assigned_dict(
+    module: Module, node: Tree, shares: Callable[[Site], bool] | None
+) -> Brackets | None:
+    """The dict that the name `node` was once assigned in the scope where it is splatted."""
+    node = unwrapped(node)
+    value = module.names.assigned(node)
+    brackets = dict_of(module, value) if value is not None else None
+    if (
+        brackets is None
+        or value is None
+        or module.names.scope(value) is not module.names.scope(node)
+    ):
+        return None
+    uses = [leaf for leaf in module.names.uses(node) if not _is_assigned(leaf)]
+    if shares is None or all(_is_shared(module, leaf, shares) for leaf in (node, *uses)):
+        return brackets
+    return None
+
+
+def _is_assigned(leaf: Leaf) -> bool:
+    """Whether `leaf` is the name on the left of its assignment."""
+    return leaf.parent.type == symbols.expr_stmt and leaf is not leaf.parent.children[-1]
+
+
+def _is_shared(module: Module, leaf: Leaf, shares: Callable[[Site], bool]) -> bool:
+    argument = leaf.parent
+    if argument.type != symbols.argument or argument.children[0].type != token.DOUBLESTAR:
+        return False
+    trailer = argument.parent if argument.parent.type == symbols.trailer else argument.parent.parent
+    call = call_at(trailer) if trailer.type == symbols.trailer else None
+    site = module.site(call) if call else None
+    return site is not None and shares(site)

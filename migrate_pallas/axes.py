@@ -1,0 +1,68 @@
+"""What rules about `collective_axes` have in common: which sites they change, and what a value is off TPU."""
+
+from __future__ import annotations
+
+from fissix.pytree import Leaf
+
+from .backends import CPU
+from .calls import Tree, as_call, unwrapped
+from .edits import Edits, wrap
+from .kinds import Kind
+from .module import Module
+from .parsing import symbols
+from .targets import SCOPED, Site
+
+
+def may_change(module: Module, site: Site) -> bool:
+    """Whether the axes of `site` are ours to change: it is of kind TPU or portable."""
+    return site.target in SCOPED and module.kinds.kind(site) in (Kind.TPU, Kind.PORTABLE)
+
+
+def needs_no_gate(module: Module, site: Site, value: Tree) -> bool:
+    """Whether backend tests, or a `try` with a fallback, around the site or the value gate it already."""
+    nodes = (site.call.trailer, value)
+    return any(module.backends.unreached(n) or module.backends.has_fallback(n) for n in nodes)
+
+
+def is_empty_on_cpu(module: Module, value: Tree, depth: int = 0) -> bool:
+    """Whether `value` is `()` on CPU; `None` counts, as MP102 makes it `()`.
+
+    Follows conditionals with a backend test and names that were assigned once.
+    """
+    value = unwrapped(value)
+    if isinstance(value, Leaf):
+        assigned = module.names.assigned(value) if depth < 10 else None
+        if assigned is not None:
+            return not nones(assigned) and is_empty_on_cpu(module, assigned, depth + 1)
+        return bool(value.value == "None")
+    if value.type == symbols.atom:
+        return [child.type for child in value.children] == [7, 8]
+    if value.type == symbols.test:
+        return _conditional_is_empty(module, value.children, depth)
+    call = as_call(value)
+    return call is not None and str(value).split() == ["tuple()"]
+
+
+def _conditional_is_empty(module: Module, children: list[Tree], depth: int) -> bool:
+    chosen = module.backends.truth(children[2], CPU)
+    branches = [children[0]] if chosen else [children[4]]
+    if chosen is None:
+        branches = [children[0], children[4]]
+    return all(is_empty_on_cpu(module, branch, depth + 1) for branch in branches)
+
+
+def nones(value: Tree) -> list[Leaf]:
+    """Each `None` that `value` is, or is in one of its branches."""
+    value = unwrapped(value)
+    if isinstance(value, Leaf):
+        return [value] if value.value == "None" else []
+    if value.type == symbols.test and len(value.children) == 5:
+        return nones(value.children[0]) + nones(value.children[4])
+    return []
+
+
+def gated(value: Tree, gate: str, otherwise: str) -> Edits:
+    """`value if gate else otherwise`; `value` gets parentheses where it binds less tightly."""
+    loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
+    opening, closing = ("(", ")") if loose else ("", "")
+    return wrap(value, opening, f"{closing} if {gate} else {otherwise}")

@@ -1,0 +1,45 @@
+"""What rules say: changes that may be accepted one by one, and findings that only tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .edits import Edit
+
+
+@dataclass(frozen=True, order=True)
+class Need:
+    """A name that a changed text uses and that must be bound at module level.
+
+    `statement` is the import that binds it; it is empty for the gate, which is defined.
+    """
+
+    name: str
+    statement: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One edited argument or entry.
+
+    `line` (from 1) and `column` (from 0, in characters) are where the argument or entry stands, `start` its offset.
+    `edits` make the change; `needs` are the names that must be bound once it is made; `reason` is one line.
+    """
+
+    code: str
+    line: int
+    column: int
+    start: int
+    reason: str
+    edits: tuple[Edit, ...]
+    needs: frozenset[Need] = frozenset()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a person should know; `message` says why it matters and what to do."""
+
+    code: str
+    line: int
+    column: int
+    message: str = field(compare=False)

@@ -1,0 +1,149 @@
+"""The one box of editing tools: how an item is removed or added, how a value is wrapped or replaced.
+
+A tool returns edits, spans of the source text with what stands there afterwards. A file's result is its text with
+the edits of the accepted changes applied, so whatever no edit spans is the same byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .calls import Brackets, Item, Tree, end, start
+
+_REST_OF_LINE = re.compile(r"[ \t\f]*(?P<comment>#[^\r\n]*)?(?P<newline>\r\n|\r|\n|\Z)")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, order=True)
+class Edit:
+    """The characters from `start` to `end` of the source become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+Edits = tuple[Edit, ...]
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """`text` with `edits` made; an edit inside a span that another one removes is dropped.
+
+    Raises ValueError where two edits contradict each other.
+    """
+    parts: list[str] = []
+    done = 0
+    for edit in sorted(set(edits), key=lambda e: (e.start, e.end > e.start, -e.end)):
+        if edit.end <= done and edit.start < done:
+            continue  # inside what has been removed
+        if edit.start < done:
+            if edit.text:
+                raise ValueError(f"edits overlap at offset {edit.start}")
+            edit = Edit(done, edit.end, "")
+        parts += text[done : edit.start], edit.text
+        done = edit.end
+    return "".join([*parts, text[done:]])
+
+
+def newline_of(text: str) -> str:
+    r"""The line ending that `text` uses first; "\n" where it has none."""
+    found = _NEWLINE.search(text)
+    return found.group() if found else "\n"
+
+
+def line_start(text: str, offset: int) -> int:
+    """Offset of the first character of the line that holds `offset`."""
+    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+
+
+def replace(node: Tree, text: str) -> Edits:
+    """`node` becomes `text`."""
+    return (Edit(start(node), end(node), text),)
+
+
+def wrap(node: Tree, before: str, after: str) -> Edits:
+    """`before` and `after` are put around `node`, which itself stays as it is."""
+    return Edit(start(node), start(node), before), Edit(end(node), end(node), after)
+
+
+def remove_item(text: str, brackets: Brackets, item: Item) -> Edits:
+    """Take `item` out of `brackets` as a careful person would.
+
+    An item that has its lines to itself takes them away, with the comment on the last of them. The comma style of
+    the others stays: where the last item had a trailing comma, the new last one has it too, and where not, not.
+    """
+    index = brackets.items.index(item)
+    stop = item.comma.end if item.comma else item.end
+    rest = _REST_OF_LINE.match(text, stop)
+    if len(brackets.items) == 1:
+        return _remove_only(text, brackets, item, stop, rest)
+    first_in_line = _starts_line(text, item, brackets)
+    last = index == len(brackets.items) - 1
+    previous = brackets.items[index - 1].comma if index else None
+    if first_in_line and rest:
+        lines = Edit(line_start(text, item.start), rest.end(), "")
+        if last and previous and not item.comma:
+            return Edit(previous.start, previous.end, ""), lines
+        return (lines,)
+    after_comment = rest.end("comment") if rest and rest["comment"] else stop
+    if last and previous:
+        return _remove_last(text, item, previous, after_comment)
+    if rest and previous:
+        return (Edit(previous.end, after_comment, ""),)
+    following = brackets.items[index + 1].start
+    if "#" in text[stop:following]:
+        return (Edit(brackets.opening.end if not previous else item.start, after_comment, ""),)
+    return (Edit(item.start, following, ""),)
+
+
+def _remove_only(
+    text: str, brackets: Brackets, item: Item, stop: int, rest: re.Match[str] | None
+) -> Edits:
+    """The brackets become empty, unless a comment of another line stays in them."""
+    after_comment = rest.end("comment") if rest and rest["comment"] else stop
+    left, right = brackets.opening.end, brackets.closing.start
+    if "#" not in text[left : item.start] + text[after_comment:right]:
+        return (Edit(left, right, ""),)
+    if _starts_line(text, item, brackets) and rest:
+        return (Edit(line_start(text, item.start), rest.end(), ""),)
+    return (Edit(item.start, after_comment, ""),)
+
+
+def _remove_last(text: str, item: Item, previous: Tree, stop: int) -> Edits:
+    gap = text[previous.end : item.start]
+    if "#" in gap:  # the closing bracket must not be drawn into that comment
+        kept = () if item.comma else (Edit(previous.start, previous.end, ""),)
+        return (*kept, Edit(item.start, stop, ""))
+    return (Edit(previous.end if item.comma else previous.start, stop, ""),)
+
+
+def add_item(text: str, brackets: Brackets, new: str) -> Edits:
+    """Put `new` in after the last item of `brackets`.
+
+    Where an item starts a line, `new` gets a line of its own, aligned with the last such item; a comment after the
+    last item stays with that item, and a trailing comma stays trailing.
+    """
+    if not brackets.items:
+        return (Edit(brackets.opening.end, brackets.opening.end, new),)
+    last = brackets.items[-1]
+    anchor = next((i for i in reversed(brackets.items) if _starts_line(text, i, brackets)), None)
+    if anchor is None:
+        return (Edit(last.end, last.end, f", {new}"),)
+    stop = last.comma.end if last.comma else last.end
+    rest = _REST_OF_LINE.match(text, stop)
+    place = rest.end("comment") if rest and rest["comment"] else stop
+    indent = text[line_start(text, anchor.start) : anchor.start]
+    line = f"{newline_of(text)}{indent}{new}"
+    if last.comma:
+        return (Edit(place, place, f"{line},"),)
+    if place == stop:
+        return (Edit(place, place, f",{line}"),)
+    return Edit(stop, stop, ","), Edit(place, place, line)
+
+
+def _starts_line(text: str, item: Item, brackets: Brackets) -> bool:
+    """Whether `item` is the first thing on a line of its own brackets."""
+    beginning = line_start(text, item.start)
+    return beginning >= brackets.opening.end and not text[beginning : item.start].strip(" \t\f")

@@ -1,0 +1,283 @@
+"""The gate: what it is called in a module, what it looks like, and where it and needed imports are put."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fissix.pgen2 import token
+from fissix.pytree import Leaf, Node
+
+from .backends import CPU, TPU, Backends
+from .calls import Tree, end, first_leaf, start
+from .changes import Change, Need
+from .edits import Edit, Edits, line_start, newline_of
+from .names import Binding, How, Names, is_main_block
+from .parsing import symbols
+from .settings import Settings
+from .targets import Functions
+
+_DOCSTRING = "Whether JAX runs on TPU by default: kernels take their TPU path only there."
+TPU_MODULE = "jax.experimental.pallas.tpu"
+# How a module that a rewrite names is imported where it is not bound: (statement, alias for a taken name)
+_IMPORTS = {
+    "jax": ("import jax", "import jax as {}"),
+    TPU_MODULE: (
+        "from jax.experimental.pallas import tpu as pltpu",
+        "from jax.experimental.pallas import tpu as {}",
+    ),
+}
+_USUAL_NAME = {"jax": "jax", TPU_MODULE: "pltpu"}
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """How something is written at a place, and what that needs to be bound."""
+
+    text: str
+    needs: frozenset[Need] = frozenset()
+
+
+class Gate:
+    """The gate of one module."""
+
+    def __init__(self, names: Names, backends: Backends, settings: Settings) -> None:
+        self.names = names
+        self.backends = backends
+        self.settings = settings
+        self.name, self.definition = self._choose()
+
+    def call(self, node: Tree) -> Spelled | None:
+        """The gate's call as it is written at `node`; None where no gate may run there (it runs at import)."""
+        if self.names.runs_at_import(node):
+            late = self.definition is not None and start(self.definition) > start(node)
+            if not self.settings.gate_at_import or late:
+                return None
+        return Spelled(f"{self.name}()", self._needs())
+
+    def _choose(self) -> tuple[str, Tree | None]:
+        """The first name that is a gate already, with what binds it, or that nothing binds."""
+        wanted = self.settings.gate
+        for name in _alternatives(wanted):
+            bindings = self.names.bound_anywhere(name)
+            if not bindings:
+                return name, None
+            if bindings == self.names.module.bindings.get(name) and all(
+                self._is_gate(binding) for binding in bindings
+            ):
+                return name, bindings[0].node
+        raise AssertionError("unreachable: names do not run out")
+
+    def _is_gate(self, binding: Binding) -> bool:
+        if binding.how is How.IMPORT:
+            return not under_type_checking(binding.node)
+        if binding.how is not How.FUNCTION or not _callable_without_arguments(binding.node):
+            return False
+        return (
+            self._answers(binding.node, TPU) is True and self._answers(binding.node, CPU) is False
+        )
+
+    def _answers(self, definition: Tree, platform: str) -> bool | None:
+        returned = self.backends.returned(definition, platform) or []
+        answers = {self.backends.truth(node, platform) for node in returned}
+        return answers.pop() if len(answers) == 1 else None
+
+    def _needs(self) -> frozenset[Need]:
+        if self.definition is not None:
+            return frozenset()
+        if self.settings.gate_import:
+            module, name = self.settings.gate_import
+            alias = "" if name == self.name else f" as {self.name}"
+            return frozenset({Need(self.name, f"from {module} import {name}{alias}")})
+        return frozenset({Need(self.name)}) | module_name("jax", None, self.names).needs
+
+
+def module_name(path: str, node: Tree | None, names: Names) -> Spelled:
+    """How the module `path` is written at `node` (at module level where that is None).
+
+    A name that is bound to it at run time and seen from there is used; else it is imported at module level, under
+    its usual name or, where that is bound to anything else, another.
+    """
+    scope = names.scope(node) if node is not None else names.module
+    for name in names.names_of(path):
+        seen = names.lookup(name, scope)
+        if any(b.path == path and not under_type_checking(b.node) for b in seen):
+            return Spelled(name)
+    usual, aliased = _IMPORTS[path]
+    for name in _alternatives(_USUAL_NAME[path]):
+        bindings = names.bound_anywhere(name)
+        if all(b.how is How.IMPORT and b.path == path for b in bindings):
+            statement = usual if name == _USUAL_NAME[path] else aliased.format(name)
+            return Spelled(name, frozenset({Need(name, statement)}))
+    raise AssertionError("unreachable: names do not run out")
+
+
+def _alternatives(name: str) -> Iterator[str]:
+    """`name`, `_name`, `_name_2`, `_name_3`, ..."""
+    yield name
+    yield f"_{name}"
+    number = 2
+    while True:
+        yield f"_{name}_{number}"
+        number += 1
+
+
+def _callable_without_arguments(definition: Node) -> bool:
+    parameters = next(c for c in definition.children if c.type == symbols.parameters).children[1:-1]
+    if not parameters:
+        return True
+    listed = parameters[0].children if parameters[0].type == symbols.typedargslist else parameters
+    for index, node in enumerate(listed):
+        before = listed[index - 1].value if index and isinstance(listed[index - 1], Leaf) else ""
+        after = (
+            listed[index + 1].value
+            if index + 1 < len(listed) and isinstance(listed[index + 1], Leaf)
+            else ""
+        )
+        is_name = node.type in (token.NAME, symbols.tname)
+        if is_name and before not in ("=", "*", "**") and after != "=":
+            return False
+    return True
+
+
+def under_type_checking(node: Tree) -> bool:
+    """Whether `node` stands in the body of `if TYPE_CHECKING:`, which never runs (PEP 484)."""
+    current = node
+    while current.parent is not None:
+        parent = current.parent
+        if parent.type == symbols.if_stmt and current is parent.children[3]:
+            words = str(parent.children[1]).split(".")
+            if words[-1].strip() == "TYPE_CHECKING":
+                return True
+        current = parent
+    return False
+
+
+# -- where the gate and the imports go --
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An offset at which a line begins (or the file ends), and what stands before it there."""
+
+    offset: int
+    after: str  # "import", "docstring", or "" where neither does
+
+
+def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Change]) -> Edits:
+    """The one edit that binds at module level all that `changes` need; () where they need nothing.
+
+    It stands after the last top-level import, or before the first statement that may use what it binds while the
+    module is imported.
+    """
+    needy = [change for change in changes if change.needs]
+    needs = sorted({need for change in needy for need in change.needs})
+    if not needs:
+        return ()
+    statements = [child for child in tree.children if child.type != token.ENDMARKER]
+    used = next(
+        (i for i, s in enumerate(statements) if _uses(s, functions, needy)), len(statements)
+    )
+    place = _place(text, statements, used)
+    return (Edit(place.offset, place.offset, _block(text, place, needs)),)
+
+
+def _block(text: str, place: _Place, needs: Sequence[Need]) -> str:
+    """The lines that are put in at `place`: imports, then the gate with two blank lines around it."""
+    newline = newline_of(text)
+    head, tail = text[: place.offset], text[place.offset :]
+    blank = _blank_lines_at_start(tail)
+    imports = "".join(need.statement + newline for need in needs if need.statement)
+    gate = "".join(_definition(need.name, needs, text) for need in needs if not need.statement)
+    block = newline if head and head[-1] not in "\r\n" else ""
+    if imports and place.after == "docstring":
+        block += newline
+    block += imports
+    if gate:
+        block += newline * 2 if block or head.strip() else ""
+        block += gate
+    wanted = 2 if gate else 0 if place.after == "import" else 1
+    return block + newline * max(0, wanted - blank) if tail.strip() else block
+
+
+def _definition(name: str, needs: Iterable[Need], text: str) -> str:
+    jax = next((n.name for n in needs if n.statement.startswith("import jax")), "jax")
+    indent, newline = _indent_of(text), newline_of(text)
+    lines = (
+        f"def {name}() -> bool:",
+        f'{indent}"""{_DOCSTRING}"""',
+        f'{indent}return {jax}.default_backend() == "tpu"',
+    )
+    return "".join(line + newline for line in lines)
+
+
+def _blank_lines_at_start(text: str) -> int:
+    blank = re.match(r"(?:[ \t\f]*(?:\r\n|\r|\n))*", text)
+    return len(re.findall(r"\r\n|\r|\n", blank.group())) if blank else 0
+
+
+def _indent_of(text: str) -> str:
+    """The indentation that `text` uses first after a colon; four spaces where it has none."""
+    found = re.search(r":[ \t]*(?:#[^\r\n]*)?[\r\n]+([ \t]+)[^\s#]", text)
+    return found.group(1) if found else "    "
+
+
+def _uses(statement: Tree, functions: Functions, changes: Sequence[Change]) -> bool:
+    """Whether importing the module may run one of `changes` in the top-level `statement`."""
+    names = functions.names
+    first, last = start(statement), end(statement)
+    for change in changes:
+        if first <= change.start < last and names.runs_at_import(names.leaf_at(change.start)):
+            return True
+    for leaf in names.read_in(statement):
+        definition = names.meaning(leaf).definition
+        if definition is None or definition is leaf.parent or not names.runs_at_import(leaf):
+            continue
+        for function in functions.reached(definition):
+            if any(start(function) <= change.start < end(function) for change in changes):
+                return True
+    return False
+
+
+def _place(text: str, statements: Sequence[Tree], used: int) -> _Place:
+    imports = [i for i, s in enumerate(statements[:used]) if _is_import(s)]
+    if imports:
+        return _Place(_line_after(text, statements[imports[-1]]), "import")
+    if used and _is_docstring(statements[0]):
+        return _Place(_line_after(text, statements[0]), "docstring")
+    # Before the first statement, the comments right above it included; after a comment that heads the file.
+    offset = line_start(text, start(statements[0]))
+    above = text[:offset]
+    comments = re.search(r"(?:[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n))+\Z", above)
+    if comments and above[: comments.start()].strip():
+        offset = comments.start()
+    return _Place(offset, "")
+
+
+def _is_docstring(statement: Tree) -> bool:
+    is_string: bool = first_leaf(statement).type == token.STRING
+    return is_string and statement.type == symbols.simple_stmt
+
+
+def _is_import(statement: Tree) -> bool:
+    """Whether a top-level statement imports: by itself, or in the suites of a `try`, `if` or `with`."""
+    if statement.type == symbols.simple_stmt:
+        return any(c.type in (symbols.import_name, symbols.import_from) for c in statement.children)
+    if statement.type not in (symbols.try_stmt, symbols.if_stmt, symbols.with_stmt, symbols.suite):
+        return False
+    return not is_main_block(statement) and any(
+        _is_import(c) for c in statement.children if c.children
+    )
+
+
+def _line_after(text: str, statement: Tree) -> int:
+    """Where the line after `statement` begins, comments of its last suite left to it."""
+    leaves = [leaf for leaf in statement.leaves() if leaf.type == token.NEWLINE]
+    offset: int = leaves[-1].end
+    if statement.type != symbols.simple_stmt:
+        inside = re.compile(r"[ \t]+#[^\r\n]*(?:\r\n|\r|\n)").match(text, offset)
+        while inside:
+            offset = inside.end()
+            inside = re.compile(r"[ \t]+#[^\r\n]*(?:\r\n|\r|\n)").match(text, offset)
+    return offset

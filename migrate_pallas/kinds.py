@@ -1,0 +1,189 @@
+"""For which hardware a site is written: TPU, GPU, or any.
+
+The evidence is what the code names: modules of Mosaic GPU and Triton, or of Pallas for TPU. It is looked for nearest
+to the call first: in the call's own arguments, in the kernel, in the functions around it and the entry points that
+reach them, and last in the module's imports. The nearest place that has any decides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+from fissix.pgen2 import token
+from fissix.pytree import Leaf, Node
+
+from .calls import Call, Item, Tree, call_at, end, literal_text, start
+from .names import How, Names
+from .parsing import symbols
+from .targets import Functions, Site, enclosing_functions, kernel_of, site_of, with_decorators
+
+Evidence = frozenset[str]
+
+
+class Kind(Enum):
+    """The hardware a site is written for. `MIXED`: both are named at one level, and nothing nearer decides."""
+
+    TPU = "TPU"
+    GPU = "GPU"
+    PORTABLE = "portable"
+    MIXED = "mixed"
+
+
+_NONE: Evidence = frozenset()
+_GPU_PARTS = ("mosaic_gpu", "triton")
+_TPU_PARTS = ("tpu", "tpu_sc", "mosaic")
+# What a compiler parameter or `backend=` says in words: pallas_call(..., backend="mosaic_gpu")
+_WORDS = {
+    "triton": "GPU",
+    "mosaic_gpu": "GPU",
+    "mosaic": "TPU",
+    "mosaic_tpu": "TPU",
+}
+
+
+def evidence_of_path(path: str) -> Evidence:
+    """What hardware the dotted path `path` names.
+
+    The Pallas modules are those of jax/experimental/pallas and jax/_src/pallas, 0.10.2.
+    """
+    parts = path.split(".")
+    if any(part in _GPU_PARTS for part in parts) or path.startswith("jax.experimental.mosaic.gpu"):
+        return frozenset({"GPU"})
+    if "pallas" in parts and any(p in _TPU_PARTS for p in parts[parts.index("pallas") + 1 :]):
+        return frozenset({"TPU"})
+    return _NONE
+
+
+class Kinds:
+    """Tells the kind of each site of one module."""
+
+    def __init__(self, tree: Node, names: Names, functions: Functions) -> None:
+        self.tree = tree
+        self.names = names
+        self.functions = functions
+        marks = sorted(self._marks(), key=lambda mark: mark[0])
+        self._offsets = [offset for offset, _ in marks]
+        self._marked = [evidence for _, evidence in marks]
+        self._kinds: dict[int, Kind] = {}
+        self._entries: list[tuple[Evidence, set[int]]] | None = None
+
+    def kind(self, site: Site) -> Kind:
+        """The kind of `site`."""
+        key = id(site.call.trailer)
+        if key not in self._kinds:
+            found = next((level for level in self._levels(site) if level), _NONE)
+            kinds = {
+                _NONE: Kind.PORTABLE,
+                frozenset({"GPU"}): Kind.GPU,
+                frozenset({"TPU"}): Kind.TPU,
+            }
+            self._kinds[key] = kinds.get(found, Kind.MIXED)
+        return self._kinds[key]
+
+    def _levels(self, site: Site) -> Iterator[Evidence]:
+        """The evidence for `site`, nearest first."""
+        yield self._own(site)
+        kernels = self.functions.definitions(kernel_of(site))
+        yield self._joined(self.named_in(kernel) for kernel in kernels)
+        yield self._joined(self.named_in(f) for k in kernels for f in self.functions.reached(k))
+        for function in enclosing_functions(site.call.trailer):
+            yield self.named_in(with_decorators(function)) | self._entry(function)
+        for at_module_level in (True, False):
+            yield self._joined(
+                evidence_of_path(path)
+                for scope, path in self.names.imported()
+                if (scope is self.names.module) is at_module_level
+            )
+
+    def named_in(self, node: Tree) -> Evidence:
+        """What hardware the names in `node` belong to."""
+        first = bisect_left(self._offsets, start(node))
+        return self._joined(self._marked[first : bisect_left(self._offsets, end(node))])
+
+    def _own(self, site: Site) -> Evidence:
+        """Evidence in a site's callee and arguments, the kernel left out."""
+        kernel = kernel_of(site)
+        found = evidence_of_path(site.path)
+        for call in (*site.through, site.call):
+            for item in call.brackets.items:
+                if item.value is not kernel and not self.functions.definitions(item.value):
+                    found |= self._argument(item, 0)
+        return found
+
+    def _argument(self, item: Item, depth: int) -> Evidence:
+        """Evidence in an argument, and in what the names in it were once assigned."""
+        node = item.first if item.star else item.value
+        found = self.named_in(node) | self._words(item.first)
+        for leaf in self.names.read_in(node):
+            value = self.names.assigned(leaf)
+            if value is not None and depth < 3 and value.type != symbols.lambdef:
+                found |= self._argument(Item(value, value, value), depth + 1)
+        return found
+
+    def _words(self, node: Tree) -> Evidence:
+        """Words for a compiler among the keywords and strings of `node`: `dict(mosaic_gpu=...)`."""
+        words = set()
+        for leaf in node.leaves():
+            if leaf.type == token.STRING:
+                words.add(literal_text(leaf))
+            elif leaf.type == token.NAME and leaf.parent.type == symbols.argument:
+                words.add(leaf.value if leaf is leaf.parent.children[0] else None)
+        return frozenset(_WORDS[word] for word in words if word in _WORDS)
+
+    def _entry(self, function: Node) -> Evidence:
+        """Evidence in the entry points that reach `function`."""
+        if self._entries is None:
+            self._entries = [
+                (self._own(site), {id(f) for k in kernels for f in self.functions.reached(k)})
+                for site in self.entry_sites()
+                if (kernels := self.functions.definitions(kernel_of(site)))
+            ]
+        return self._joined(found for found, reached in self._entries if id(function) in reached)
+
+    def entry_sites(self) -> Iterator[Site]:
+        """Every site of an entry point in the module."""
+        for call in calls_in(self.tree):
+            site = site_of(call, self.names)
+            if site is not None and site.target not in ("run_scoped", "with_scoped"):
+                yield site
+
+    def _marks(self) -> Iterator[tuple[int, Evidence]]:
+        """Every name in the module that belongs to some hardware."""
+        for name, leaves in self.names.used.items():
+            if any(b.how in (How.IMPORT, How.ASSIGNED) for b in self.names.bound_anywhere(name)):
+                for leaf in leaves:
+                    evidence = evidence_of_path(self._full_path(leaf))
+                    if evidence:
+                        yield leaf.start, evidence
+
+    def _full_path(self, leaf: Leaf) -> str:
+        """The path of a name with the attributes that follow it."""
+        power = leaf.parent
+        if power is None or power.type != symbols.power or power.children[0] is not leaf:
+            return self.names.path(leaf)
+        length = 1
+        while length < len(power.children) and power.children[length].type == symbols.trailer:
+            if power.children[length].children[0].value != ".":
+                break
+            length += 1
+        return self.names.path(power, length)
+
+    @staticmethod
+    def _joined(levels: Iterable[Evidence]) -> Evidence:
+        return _NONE.union(*levels)
+
+
+def calls_in(node: Tree) -> Iterator[Call]:
+    """Every call in `node`, in order."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Leaf):
+            continue
+        if current.type == symbols.trailer:
+            call = call_at(current)
+            if call is not None:
+                yield call
+        stack.extend(reversed(current.children))

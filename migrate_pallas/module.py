@@ -1,0 +1,111 @@
+"""One parsed source file as rules see it: its text and tree, services to ask, and where changes are recorded."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from fissix.pytree import Leaf, Node
+
+from .backends import Backends
+from .calls import Call, Tree, call_at, first_leaf
+from .changes import Change, Finding, Need
+from .edits import Edits
+from .gates import Gate
+from .kinds import Kinds
+from .names import Names
+from .settings import Settings
+from .targets import Functions, Site, site_of
+
+_SKIP = re.compile(r"#\s*migrate-pallas:\s*skip(?P<file>-file)?\s*(?:$|[#\r\n])", re.MULTILINE)
+
+
+class Module:
+    """One source file. Rules ask it what a call is, and tell it their changes and findings."""
+
+    def __init__(self, text: str, tree: Node, settings: Settings) -> None:
+        """`tree` is what `parsing.parse` made of `text`."""
+        self.text = text
+        self.tree = tree
+        self.settings = settings
+        self.changes: dict[int, Change] = {}
+        self.findings: set[Finding] = set()
+        self._sites: dict[int, Site | None] = {}
+
+    @cached_property
+    def names(self) -> Names:
+        """What the names of the module refer to."""
+        return Names(self.tree)
+
+    @cached_property
+    def functions(self) -> Functions:
+        """Which functions run when one does."""
+        return Functions(self.names)
+
+    @cached_property
+    def backends(self) -> Backends:
+        """What expressions say of the platform."""
+        return Backends(self.names, self.settings.gate)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """For which hardware sites are written."""
+        return Kinds(self.tree, self.names, self.functions)
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The module's gate."""
+        return Gate(self.names, self.backends, self.settings)
+
+    def site(self, call: Call) -> Site | None:
+        """The site that `call` is; None where it hands nothing to a target or a comment says to skip it."""
+        key = id(call.trailer)
+        if key not in self._sites:
+            skipped = any(line in self._skipped for line in call.lines)
+            self._sites[key] = None if skipped else site_of(call, self.names)
+        return self._sites[key]
+
+    def site_at(self, trailer: Node) -> Site | None:
+        """The site whose arguments `trailer` holds, or None."""
+        call = call_at(trailer)
+        return self.site(call) if call else None
+
+    @cached_property
+    def skips_file(self) -> bool:
+        """Whether a comment `# migrate-pallas: skip-file` stands in the file."""
+        return any(is_file for _, is_file in self._skip_comments)
+
+    @cached_property
+    def _skipped(self) -> frozenset[int]:
+        return frozenset(line for line, is_file in self._skip_comments if not is_file)
+
+    @cached_property
+    def _skip_comments(self) -> list[tuple[int, bool]]:
+        """The line of every skip comment, and whether it is for the file."""
+        if "migrate-pallas" not in self.text:
+            return []
+        found = []
+        for leaf in self.tree.leaves():
+            for comment in _SKIP.finditer(leaf.prefix):
+                below = re.findall(r"\r\n|\r|\n", leaf.prefix[comment.start() :])
+                found.append((leaf.lineno - len(below), bool(comment["file"])))
+        return found
+
+    def propose(
+        self, code: str, node: Tree, reason: str, edits: Edits, needs: frozenset[Need]
+    ) -> None:
+        """Record a change of the argument or entry `node`; two rules' edits of one value make one change."""
+        leaf = first_leaf(node)
+        old = self.changes.get(leaf.start)
+        if old is not None and old.code != code:
+            reason = f"{old.reason}; {reason}"
+            edits, needs, code = old.edits + edits, old.needs | needs, min(old.code, code)
+        self.changes[leaf.start] = Change(
+            code, leaf.lineno, leaf.column, leaf.start, reason, edits, needs
+        )
+
+    def find(self, code: str, node: Tree, message: str) -> None:
+        """Record a finding at `node`, if findings of that code were asked for."""
+        if self.settings.runs(code):
+            leaf: Leaf = first_leaf(node)
+            self.findings.add(Finding(code, leaf.lineno, leaf.column, message))

@@ -1,0 +1,636 @@
+"""What does this expression refer to?
+
+One module answers that question for every rule: it knows Python's scopes (functions, classes, lambdas,
+comprehensions, `global` and `nonlocal`), every form of import, names assigned once, and
+`functools.partial`. Rules ask; none of them compares spellings.
+
+The language facts are those of the reference manual, chapter 4.2 "Naming and binding", of PEP 572 (where a
+walrus binds), PEP 634 (what a pattern binds) and PEP 695 (type parameters).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fissix.pgen2 import token
+from fissix.pytree import Leaf, Node
+
+from .calls import Call, Tree, call_at, end, start, unwrapped
+from .parsing import symbols
+
+PARTIAL = "functools.partial"
+_ALIAS_DEPTH = 20  # an alias of an alias of ...: real code has two or three
+
+
+class How(Enum):
+    """How a name came to be bound."""
+
+    IMPORT = "import"
+    FUNCTION = "function"
+    CLASS = "class"
+    ASSIGNED = "assigned"  # `name = value`, `name: T = value`, `(name := value)`
+    PARAMETER = "parameter"
+    OTHER = (
+        "other"  # a loop, `with`, `except`, `del`, unpacking, a pattern, an augmented assignment
+    )
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place that binds a name.
+
+    `node` is the statement or leaf that binds; `path` is the dotted path of an import; `value` is what was assigned.
+    """
+
+    name: str
+    how: How
+    node: Tree
+    path: str = ""
+    value: Tree | None = None
+
+
+@dataclass(eq=False)
+class Scope:
+    """A block that holds names: the module, a function, a class, a lambda or a comprehension."""
+
+    node: Tree
+    kind: str
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)  # name -> "global" | "nonlocal"
+
+    def bind(self, binding: Binding) -> None:
+        """Record `binding` in the scope where it takes effect (PEP 572, `global`, `nonlocal`)."""
+        scope: Scope = self
+        while scope.kind == "comprehension" and binding.how is How.ASSIGNED and scope.parent:
+            scope = scope.parent
+        declared = scope.elsewhere.get(binding.name)
+        if declared == "global":
+            while scope.parent:
+                scope = scope.parent
+        elif declared == "nonlocal":
+            outer = scope.parent
+            while outer and (outer.kind == "class" or binding.name not in outer.bindings):
+                outer = outer.parent
+            scope = outer or scope
+        scope.bindings.setdefault(binding.name, []).append(binding)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an expression refers to.
+
+    `path` is a dotted path as far as imports tell ("jax.experimental.pallas.run_scoped"), else empty.
+    `definition` is the function, lambda or class of this module that it is. `through` are the calls of
+    `functools.partial` that it went through, innermost first. `value` is the expression that a name was once
+    assigned, where that is neither of these.
+    """
+
+    path: str = ""
+    definition: Tree | None = None
+    through: tuple[Call, ...] = ()
+    value: Tree | None = None
+
+
+_NOTHING = Meaning()
+
+
+class Names:
+    """The names of one module; built from its tree, asked about its expressions."""
+
+    def __init__(self, tree: Node) -> None:
+        """Collect the scopes and bindings of `tree` (a `file_input`, from `parsing.parse`)."""
+        self.module = Scope(tree, "module", None)
+        self._scopes: dict[int, Scope] = {id(tree): self.module}
+        self._meanings: dict[tuple[int, int], Meaning] = {}
+        self.stars: list[str] = []  # modules imported with `*`
+        self.modules: list[
+            tuple[Node, str]
+        ] = []  # what `import a.b.c` imports beyond the name it binds
+        self._ordered: list[Leaf] = []
+        self._offsets: list[int] = []
+        self.used: dict[
+            str, list[Leaf]
+        ] = {}  # every NAME leaf that reads or binds a variable, by spelling
+        _Collector(self, tree).run()
+
+    # -- the question --
+
+    def meaning(self, node: Tree, length: int | None = None) -> Meaning:
+        """What `node` refers to; with `length`, only the first `length` children of a `power` node.
+
+        Returns an empty `Meaning` where that can't be told.
+        """
+        key = (id(node), length or 0)
+        if key not in self._meanings:
+            self._meanings[key] = _NOTHING  # a name defined by itself means nothing
+            self._meanings[key] = self._meaning(node, length, 0)
+        return self._meanings[key]
+
+    def path(self, node: Tree, length: int | None = None) -> str:
+        """The dotted path that `node` refers to, or ''."""
+        return self.meaning(node, length).path
+
+    def callee(self, call: Call) -> Meaning:
+        """What `call` calls."""
+        return self.meaning(call.power, call.index)
+
+    def assigned(self, leaf: Tree) -> Tree | None:
+        """The one expression that the name `leaf` is ever assigned, or None."""
+        if not isinstance(leaf, Leaf) or leaf.type != token.NAME:
+            return None
+        bindings = self.bindings(leaf)
+        if len(bindings) == 1 and bindings[0].how is How.ASSIGNED:
+            return bindings[0].value
+        return None
+
+    def bindings(self, leaf: Leaf) -> list[Binding]:
+        """All bindings that the name `leaf` may refer to, in the scope that it refers to; [] for none."""
+        return self.lookup(leaf.value, self.scope(leaf))
+
+    def lookup(self, name: str, scope: Scope) -> list[Binding]:
+        """All bindings of `name` as seen from `scope` (a class's names are seen from its own body only)."""
+        current: Scope | None = scope
+        if scope.elsewhere.get(name) == "global":
+            current = self.module
+        while current:
+            if name in current.bindings and (current is scope or current.kind != "class"):
+                return current.bindings[name]
+            current = current.parent
+        return []
+
+    def uses(self, binding_leaf: Leaf) -> list[Leaf]:
+        """Every other leaf of the same spelling that refers to the same bindings as `binding_leaf`."""
+        mine = self.bindings(binding_leaf)
+        return [
+            leaf
+            for leaf in self.used.get(binding_leaf.value, [])
+            if leaf is not binding_leaf and self.bindings(leaf) is mine
+        ]
+
+    def read_in(self, node: Tree) -> list[Leaf]:
+        """Every variable leaf inside `node`, in order."""
+        if not self._ordered:
+            everything = [leaf for leaves in self.used.values() for leaf in leaves]
+            self._ordered = sorted(everything, key=lambda leaf: leaf.start)
+            self._offsets = [leaf.start for leaf in self._ordered]
+        first = bisect_left(self._offsets, start(node))
+        return self._ordered[first : bisect_left(self._offsets, end(node))]
+
+    def bound_anywhere(self, name: str) -> list[Binding]:
+        """Every binding of `name` in any scope of the module."""
+        return [b for scope in self._scopes.values() for b in scope.bindings.get(name, [])]
+
+    def imported(self) -> Iterator[tuple[Scope, str]]:
+        """The dotted path of everything that is imported, with the scope that imports it."""
+        for scope in self._scopes.values():
+            for bindings in scope.bindings.values():
+                yield from ((scope, b.path) for b in bindings if b.how is How.IMPORT)
+        yield from ((self.scope(node), path) for node, path in self.modules)
+
+    def names_of(self, path: str) -> list[str]:
+        """The names that the module's imports give to the dotted path `path`."""
+        return sorted(
+            {
+                name
+                for s in self._scopes.values()
+                for name, bs in s.bindings.items()
+                if any(b.path == path for b in bs)
+            }
+        )
+
+    def leaf_at(self, offset: int) -> Leaf:
+        """The leaf that stands at `offset`, or the first one after it."""
+        node: Tree = self.module.node
+        while isinstance(node, Node):
+            node = next((c for c in node.children if end(c) > offset), node.children[-1])
+        return node
+
+    def runs_at_import(self, node: Tree) -> bool:
+        """Whether `node` runs when the module is imported: in its body, a class's, a decorator, a default.
+
+        What stands under `if __name__ == "__main__":` runs only when the module is the program.
+        """
+        scope = self.scope(node)
+        while scope.kind in ("class", "comprehension") and scope.parent:
+            scope = scope.parent
+        return scope is self.module and not any(is_main_block(p) for _, p in _ancestry(node))
+
+    # -- scopes --
+
+    def scope(self, node: Tree) -> Scope:
+        """The scope in which `node` is evaluated."""
+        outside: Tree | None = None  # a comprehension whose first iterable `node` stands in
+        for child, parent in _ancestry(node):
+            if id(parent) in self._scopes and parent is not outside and _inside(parent, child):
+                return self._scopes[id(parent)]
+            if parent.type == symbols.comp_for and child is _iterable(parent):
+                outside = parent.parent
+        return self.module
+
+    def open(self, node: Tree, kind: str, parent: Scope) -> Scope:
+        """Make the scope of `node`; for the collector."""
+        scope = self._scopes[id(node)] = Scope(node, kind, parent)
+        return scope
+
+    # -- how it is told --
+
+    def _meaning(self, node: Tree, length: int | None, depth: int) -> Meaning:
+        node = unwrapped(node) if length is None else node
+        if depth > _ALIAS_DEPTH:
+            return _NOTHING
+        if isinstance(node, Leaf):
+            return self._name(node, depth) if node.type == token.NAME else _NOTHING
+        if node.type in (symbols.lambdef, symbols.old_lambdef):
+            return Meaning(definition=node)
+        if node.type == symbols.power:
+            return self._power(node, len(node.children) if length is None else length, depth)
+        if node.type == symbols.namedexpr_test:
+            return self._meaning(node.children[2], None, depth + 1)
+        return _NOTHING
+
+    def _power(self, node: Node, length: int, depth: int) -> Meaning:
+        """A name followed by attributes and calls: paths grow, partials open, all else is unknown."""
+        if node.children[0].type == token.AWAIT:
+            return _NOTHING
+        meaning = self._meaning(node.children[0], None, depth + 1)
+        for index in range(1, length):
+            trailer = node.children[index]
+            if trailer.type != symbols.trailer:
+                return _NOTHING
+            opening = trailer.children[0].value
+            if opening == "." and meaning.path and not meaning.through:
+                meaning = Meaning(path=f"{meaning.path}.{trailer.children[1].value}")
+            elif opening == "(":
+                meaning = self._called(meaning, call_at(trailer), depth)
+            else:
+                return _NOTHING
+        return meaning
+
+    def _called(self, meaning: Meaning, call: Call | None, depth: int) -> Meaning:
+        if call is None or meaning.through:
+            return _NOTHING
+        first = call.positional(0)
+        if meaning.path == "importlib.import_module" and isinstance(first, Leaf):
+            return (
+                Meaning(path=first.value.strip("\"'")) if first.type == token.STRING else _NOTHING
+            )
+        if meaning.path != PARTIAL or first is None:
+            return _NOTHING
+        bound = self._meaning(first, None, depth + 1)
+        return Meaning(bound.path, bound.definition, (*bound.through, call), bound.value)
+
+    def _name(self, leaf: Leaf, depth: int) -> Meaning:
+        bindings = self.bindings(leaf)
+        if not bindings:
+            return self._starred(leaf.value)
+        imports = [b for b in bindings if b.how is How.IMPORT]
+        if imports:
+            rest = [b for b in bindings if b.how is not How.IMPORT]
+            if all(_is_fallback(b, imports) for b in rest):
+                return Meaning(path=_preferred(imports))
+            return _NOTHING
+        if len(bindings) > 1:
+            return _NOTHING
+        (binding,) = bindings
+        if binding.how in (How.FUNCTION, How.CLASS):
+            return Meaning(definition=binding.node)
+        if binding.how is How.ASSIGNED and binding.value is not None:
+            meaning = self._meaning(binding.value, None, depth + 1)
+            return meaning if meaning != _NOTHING else Meaning(value=binding.value)
+        return _NOTHING
+
+    def _starred(self, name: str) -> Meaning:
+        """A name that nothing binds may come from `from jax... import *`; no other star is believed."""
+        for module in reversed(self.stars):
+            if module.split(".")[0] == "jax" and not name.startswith("_"):
+                return Meaning(path=f"{module}.{name}")
+        return _NOTHING
+
+
+def _inside(owner: Node, child: Tree) -> bool:
+    """Whether `child` of `owner`, which has a scope, is evaluated in that scope."""
+    if owner.type in (symbols.funcdef, symbols.classdef, symbols.lambdef, symbols.old_lambdef):
+        return child is owner.children[-1] or child.type == symbols.typeparams
+    return True
+
+
+def is_main_block(node: Node) -> bool:
+    """Whether `node` is `if __name__ == "__main__":`."""
+    return node.type == symbols.if_stmt and any(
+        leaf.value == "__name__" for leaf in node.children[1].leaves()
+    )
+
+
+def _iterable(comp_for: Node) -> Tree:
+    """What a comprehension's `for` iterates over."""
+    kids = comp_for.children
+    return kids[next(i for i, kid in enumerate(kids) if _is(kid, "in")) + 1]
+
+
+def _is(node: Tree, word: str) -> bool:
+    return isinstance(node, Leaf) and node.value == word
+
+
+def _preferred(imports: list[Binding]) -> str:
+    """Of several imports of one name (`try:`, `if TYPE_CHECKING:`) the one from JAX, else the first."""
+    for binding in imports:
+        if binding.path.split(".")[0] == "jax":
+            return binding.path
+    return imports[0].path
+
+
+def _is_fallback(binding: Binding, imports: list[Binding]) -> bool:
+    """Whether `binding` only stands in for a failed import: in another branch of its `try` or `if`."""
+    return any(_branches(binding.node, other.node) for other in imports)
+
+
+def _branches(one: Tree, other: Tree) -> bool:
+    """Whether the two nodes stand in different suites of one `try` or `if` statement."""
+    suites = {id(parent): child for child, parent in _ancestry(other)}
+    for child, parent in _ancestry(one):
+        if id(parent) in suites:
+            return (
+                parent.type in (symbols.try_stmt, symbols.if_stmt)
+                and suites[id(parent)] is not child
+            )
+    return False
+
+
+def _ancestry(node: Tree) -> Iterator[tuple[Tree, Node]]:
+    while node.parent is not None:
+        yield node, node.parent
+        node = node.parent
+
+
+class _Collector:
+    """One walk over a module's tree that opens its scopes and records every binding.
+
+    It keeps its own stack, so that deep code can't exhaust Python's.
+    """
+
+    def __init__(self, names: Names, tree: Node) -> None:
+        self.names = names
+        self.stack: list[tuple[Tree, Scope]] = [(tree, names.module)]
+        self.visits = {
+            symbols.funcdef: self.funcdef,
+            symbols.lambdef: self.lambdef,
+            symbols.old_lambdef: self.lambdef,
+            symbols.classdef: self.classdef,
+            symbols.import_name: self.import_name,
+            symbols.import_from: self.import_from,
+            symbols.expr_stmt: self.expr_stmt,
+            symbols.namedexpr_test: self.namedexpr,
+            symbols.argument: self.argument,
+            symbols.for_stmt: self.for_stmt,
+            symbols.comp_for: self.comp_for,
+            symbols.with_item: self.with_item,
+            symbols.except_clause: self.with_item,
+            symbols.del_stmt: self.del_stmt,
+            symbols.global_stmt: self.global_stmt,
+            symbols.trailer: self.trailer,
+            symbols.case_block: self.case_block,
+            symbols.type_stmt: self.type_stmt,
+            symbols.typeparams: self.typeparams,
+        }
+
+    def run(self) -> None:
+        while self.stack:
+            node, scope = self.stack.pop()
+            if isinstance(node, Leaf):
+                if node.type == token.NAME:
+                    self.names.used.setdefault(node.value, []).append(node)
+                continue
+            visit = self.visits.get(node.type)
+            if visit:
+                visit(node, scope)
+            else:
+                self.children(node, scope)
+
+    def children(self, node: Node, scope: Scope) -> None:
+        """Visit all children; where one is a comprehension's `for`, all of them are in its scope."""
+        if any(child.type == symbols.comp_for for child in node.children):
+            scope = self.names.open(node, "comprehension", scope)
+        self.stack.extend((child, scope) for child in reversed(node.children))
+
+    def push(self, nodes: list[Tree], scope: Scope) -> None:
+        self.stack.extend((node, scope) for node in reversed(nodes))
+
+    def bind(
+        self,
+        scope: Scope,
+        leaf: Leaf,
+        how: How,
+        node: Tree,
+        path: str = "",
+        value: Tree | None = None,
+    ) -> None:
+        self.names.used.setdefault(leaf.value, []).append(leaf)
+        scope.bind(Binding(leaf.value, how, node, path, value))
+
+    def targets(self, node: Tree, scope: Scope, owner: Node) -> None:
+        """Bind the names in an assignment target, a loop's or a `with`'s; visit what is evaluated in it."""
+        if isinstance(node, Leaf):
+            if node.type == token.NAME:
+                self.bind(scope, node, How.OTHER, owner)
+        elif node.type == symbols.power:
+            self.push(node.children, scope)
+        else:  # a tuple, a list, a starred name
+            for child in node.children:
+                self.targets(child, scope, owner)
+
+    def body(self, node: Node, scope: Scope, kind: str) -> Scope:
+        inner = self.names.open(node, kind, scope)
+        self.stack.append((node.children[-1], inner))
+        return inner
+
+    def funcdef(self, node: Node, scope: Scope) -> None:
+        self.bind(scope, node.children[1], How.FUNCTION, node)
+        inner = self.body(node, scope, "function")
+        for child in node.children[2:-1]:
+            if child.type == symbols.parameters:
+                self.parameters(child.children[1:-1], inner, scope)
+            else:
+                self.stack.append((child, inner if child.type == symbols.typeparams else scope))
+
+    def lambdef(self, node: Node, scope: Scope) -> None:
+        inner = self.body(node, scope, "function")
+        self.parameters(node.children[1:-2], inner, scope)
+
+    def parameters(self, nodes: list[Tree], inner: Scope, outer: Scope) -> None:
+        """Bind parameters in `inner`; defaults and annotations are evaluated in `outer`."""
+        if len(nodes) == 1 and nodes[0].type in (symbols.typedargslist, symbols.varargslist):
+            nodes = nodes[0].children
+        for before, node in zip([None, *nodes], nodes, strict=False):
+            if before is not None and _is(before, "="):
+                self.stack.append((node, outer))
+            elif isinstance(node, Leaf):
+                if node.type == token.NAME:
+                    self.bind(inner, node, How.PARAMETER, node)
+            else:
+                self.bind(inner, node.children[0], How.PARAMETER, node)
+                self.push(node.children[1:], outer)
+
+    def classdef(self, node: Node, scope: Scope) -> None:
+        self.bind(scope, node.children[1], How.CLASS, node)
+        inner = self.body(node, scope, "class")
+        for child in node.children[2:-1]:
+            self.stack.append((child, inner if child.type == symbols.typeparams else scope))
+
+    def import_name(self, node: Node, scope: Scope) -> None:
+        (listing,) = node.children[1:]
+        for item in _listed(listing, symbols.dotted_as_names):
+            if item.type == symbols.dotted_as_name:
+                path, leaf = str(item.children[0]).strip(), item.children[2]
+            else:
+                leaf = item.children[0] if isinstance(item, Node) else item
+                path = leaf.value
+                self.names.modules.append((node, "".join(str(item).split())))
+            self.bind(scope, leaf, How.IMPORT, node, path="".join(path.split()))
+
+    def import_from(self, node: Node, scope: Scope) -> None:
+        at = next(i for i, child in enumerate(node.children) if _is(child, "import"))
+        module = "".join("".join(str(child) for child in node.children[1:at]).split())
+        if _is(node.children[at + 1], "*"):
+            self.names.stars.append(module)
+            return
+        for child in node.children[at + 1 :]:
+            for item in _listed(child, symbols.import_as_names):
+                original, leaf = (
+                    (item.children[0], item.children[2]) if item.children else (item, item)
+                )
+                if leaf.type == token.NAME:
+                    joint = "" if module.endswith(".") else "."
+                    path = f"{module}{joint}{original.value}"
+                    self.bind(scope, leaf, How.IMPORT, node, path=path)
+
+    def expr_stmt(self, node: Node, scope: Scope) -> None:
+        kids = node.children
+        if kids[1].type == symbols.annassign:
+            self.annotated(kids[0], kids[1], scope, node)
+        elif _is(kids[1], "="):
+            single = len(kids) == 3
+            for target in kids[:-1:2]:
+                if single or isinstance(target, Leaf):
+                    self.assign(target, kids[-1], scope, node)
+                else:
+                    self.targets(target, scope, node)
+            self.stack.append((kids[-1], scope))
+        else:
+            self.targets(kids[0], scope, node)
+            self.push(kids[1:], scope)
+
+    def annotated(self, target: Tree, annotation: Node, scope: Scope, node: Node) -> None:
+        self.stack.append((annotation, scope))
+        if any(_is(child, "=") for child in annotation.children):
+            self.assign(target, annotation.children[-1], scope, node)
+        elif not isinstance(target, Leaf):
+            self.stack.append((target, scope))
+
+    def assign(self, target: Tree, value: Tree, scope: Scope, node: Node) -> None:
+        """`target = value`; of tuples of one length each name gets its own value."""
+        target = unwrapped(target)
+        if isinstance(target, Leaf) and target.type == token.NAME:
+            self.bind(scope, target, How.ASSIGNED, node, value=value)
+            return
+        ones, others = _elements(target), _elements(value)
+        if ones and len(ones) == len(others):
+            for one, other in zip(ones, others, strict=True):
+                self.assign(one, other, scope, node)
+        else:
+            self.targets(target, scope, node)
+
+    def namedexpr(self, node: Node, scope: Scope) -> None:
+        self.bind(scope, node.children[0], How.ASSIGNED, node, value=node.children[2])
+        self.stack.append((node.children[2], scope))
+
+    def argument(self, node: Node, scope: Scope) -> None:
+        kids = node.children
+        if len(kids) == 3 and kids[1].type == token.EQUAL:
+            self.stack.append((kids[2], scope))  # a keyword is no name
+        elif len(kids) == 3 and kids[1].type == token.COLONEQUAL:
+            self.namedexpr(node, scope)
+        else:
+            self.children(node, scope)
+
+    def for_stmt(self, node: Node, scope: Scope) -> None:
+        self.targets(node.children[1], scope, node)
+        self.push(node.children[2:], scope)
+
+    def comp_for(self, node: Node, scope: Scope) -> None:
+        kids = node.children
+        at = next(i for i, kid in enumerate(kids) if _is(kid, "in"))
+        self.targets(kids[at - 1], scope, node)
+        first = node.parent is not None and node.parent is scope.node and scope.parent
+        self.stack.append((kids[at + 1], scope.parent if first and scope.parent else scope))
+        self.push(kids[at + 2 :], scope)
+
+    def with_item(self, node: Node, scope: Scope) -> None:
+        kids = node.children
+        at = next((i for i, kid in enumerate(kids) if _is(kid, "as")), len(kids))
+        self.push(kids[:at], scope)
+        if at < len(kids):
+            self.targets(kids[at + 1], scope, node)
+
+    def del_stmt(self, node: Node, scope: Scope) -> None:
+        self.targets(node.children[1], scope, node)
+
+    def global_stmt(self, node: Node, scope: Scope) -> None:
+        for leaf in node.children[1:]:
+            if leaf.type == token.NAME:
+                scope.elsewhere[leaf.value] = node.children[0].value
+
+    def trailer(self, node: Node, scope: Scope) -> None:
+        if node.children[0].value != ".":  # an attribute is no name
+            self.children(node, scope)
+
+    def type_stmt(self, node: Node, scope: Scope) -> None:
+        self.bind(scope, node.children[1], How.OTHER, node)
+        self.push(node.children[2:], scope)
+
+    def typeparams(self, node: Node, scope: Scope) -> None:
+        for param in node.children[1:-1]:
+            leaf = next((leaf for leaf in param.leaves() if leaf.type == token.NAME), None)
+            if leaf is not None:
+                self.bind(scope, leaf, How.OTHER, node)
+        self.push(node.children, scope)
+
+    def case_block(self, node: Node, scope: Scope) -> None:
+        self.pattern(node.children[1], scope, node)
+        self.push(node.children[2:], scope)
+
+    def pattern(self, node: Tree, scope: Scope, owner: Node) -> None:
+        """Bind what a pattern captures; a dotted name and a class are read (PEP 634)."""
+        if isinstance(node, Leaf):
+            if node.type == token.NAME and node.value not in ("_", "None", "True", "False"):
+                self.bind(scope, node, How.OTHER, owner)
+        elif node.type == symbols.closed_pattern and node.children[0].type == token.NAME:
+            self.stack.append((node.children[0], scope))
+            opened = next((i for i, kid in enumerate(node.children) if _is(kid, "(")), None)
+            for child in node.children[opened:] if opened else []:
+                self.pattern(child, scope, owner)
+        elif node.type == symbols.pattern_arg:
+            self.pattern(node.children[-1], scope, owner)
+        else:
+            for child in node.children:
+                if not (isinstance(child, Leaf) and child.value == "as"):
+                    self.pattern(child, scope, owner)
+
+
+def _listed(node: Tree, listing: int) -> list[Tree]:
+    """The items of an import's list, whether it holds one or many."""
+    return [c for c in node.children if c.type != token.COMMA] if node.type == listing else [node]
+
+
+def _elements(node: Tree) -> list[Tree]:
+    """The elements of a tuple, or [] for anything else (a starred one too)."""
+    if node.type == symbols.atom and len(node.children) == 3 and node.children[0].value == "(":
+        node = node.children[1]
+    if node.type not in (symbols.testlist_gexp, symbols.testlist_star_expr, symbols.testlist):
+        return []
+    elements = [child for child in node.children if child.type != token.COMMA]
+    odd = (symbols.star_expr, symbols.comp_for)
+    return [] if any(element.type in odd for element in elements) else elements

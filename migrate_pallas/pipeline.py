@@ -1,0 +1,112 @@
+"""What happens to a file, in order.
+
+    bytes -> text -> (words?) -> tree -> changes and findings -> decision -> text -> proof -> bytes
+
+`examine` does the first half and decides nothing; `migrated` makes the text that follows from the changes that were
+accepted; `prove` is the last thing before a file is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from fissix.fixer_base import BaseFix
+from fissix.pytree import Leaf, Node
+
+from .changes import Change, Finding
+from .edits import apply
+from .gates import additions
+from .module import Module
+from .parsing import SyntaxFault, parse
+from .rules import all_rules, fixers
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What the rules say of one file; `module` is None where no rule could apply, and the file was not parsed."""
+
+    text: str
+    module: Module | None
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def examine(text: str, settings: Settings) -> Examined:
+    """Find what is to change in `text`, and what is to be told of it.
+
+    Raises `SyntaxFault` where `text` is not Python.
+    """
+    if not may_apply(text, settings):
+        return Examined(text, None)
+    module = Module(text, parse(text), settings)
+    if module.skips_file:
+        return Examined(text, module)
+    run_fixers(module)
+    changes = sorted(module.changes.values(), key=lambda change: change.start)
+    return Examined(text, module, tuple(changes), tuple(sorted(module.findings)))
+
+
+def may_apply(text: str, settings: Settings) -> bool:
+    """Whether `text` holds the words of any rule that is to run."""
+    return any(
+        all(word in text for word in words)
+        for rule in all_rules()
+        if settings.runs(rule.code)
+        for words in rule.words
+    )
+
+
+def run_fixers(module: Module) -> None:
+    """Let each fixer see each node of the module, in one walk."""
+    by_type = _fixers_by_type(module.settings)
+    stack: list[Node | Leaf] = [module.tree]
+    while stack:
+        node = stack.pop()
+        for fixer in by_type.get(node.type, ()):
+            capture = fixer.match(node)
+            if capture:
+                capture["module"] = module
+                fixer.transform(node, capture)
+        stack.extend(reversed(node.children))
+
+
+@cache
+def _fixers_by_type(settings: Settings) -> dict[int, list[BaseFix]]:
+    """The fixers of the rules that run, by the type of node that their pattern begins with."""
+    by_type: dict[int, list[BaseFix]] = {}
+    for rule in all_rules():
+        if settings.runs(rule.code):
+            for fixer in fixers(rule):
+                by_type.setdefault(fixer.pattern.type, []).append(fixer)
+    return by_type
+
+
+def migrated(examined: Examined, accepted: Sequence[Change]) -> str:
+    """The text that results when `accepted` are made: their edits, and the gate and imports that they need."""
+    module = examined.module
+    if module is None or not accepted:
+        return examined.text
+    edits = [edit for change in accepted for edit in change.edits]
+    added = additions(examined.text, module.tree, module.functions, accepted)
+    return apply(examined.text, (*edits, *added))
+
+
+class Unsound(Exception):
+    """Our own rewrite of a file was refused: it does not parse, or is not what was accepted."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -> str:
+    """The text that `accepted` make of the file, proven; raises `Unsound` where it can't be."""
+    result = migrated(examined, accepted)
+    try:
+        parse(result)
+    except SyntaxFault as fault:
+        raise Unsound(f"the result does not parse: {fault.message}", fault.line) from fault
+    return result

@@ -1,0 +1,74 @@
+"""The rules and findings: one file each, which registers itself.
+
+A rule is a `bowler.Query`: what it selects, what it filters, and a modification that proposes a change or reports
+a finding. Its docstring has the parts that are printed when a user asks for an explanation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from bowler import Query
+from fissix.fixer_base import BaseFix
+
+# Every call: what is called stands before it in the same `power` node.
+CALL = "trailer< '(' any* ')' >"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule or finding. `words` are such that a file without all of one tuple's words can't have it."""
+
+    code: str
+    name: str
+    words: tuple[tuple[str, ...], ...]
+    build: Callable[[Query], Query]
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it changes code, rather than only telling."""
+        return self.code.startswith("MP1")
+
+    @property
+    def explanation(self) -> str:
+        """Its docstring."""
+        return inspect.getdoc(self.build) or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return self.explanation.partition("\n")[0]
+
+
+_registry: dict[str, Rule] = {}
+
+
+def rule(
+    code: str, name: str, *words: tuple[str, ...]
+) -> Callable[[Callable[[Query], Query]], Callable[[Query], Query]]:
+    """Register the decorated function, which completes a query, as the rule `code`."""
+
+    def register(build: Callable[[Query], Query]) -> Callable[[Query], Query]:
+        _registry[code] = Rule(code, name, words, build)
+        return build
+
+    return register
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule and finding, by code."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return tuple(_registry[code] for code in sorted(_registry))
+
+
+def fixers(rule: Rule) -> list[BaseFix]:
+    """The fixers that Bowler compiles the rule's query to; [] for a finding that other rules report."""
+    query = rule.build(Query())
+    return [fixer({}, []) for fixer in query.compile()] if query.transforms else []

@@ -1,0 +1,59 @@
+"""MP204: a Mosaic GPU or Triton kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bowler import Query
+from fissix.pytree import Node
+
+from ..arguments import held
+from ..kinds import Kind
+from ..module import Module
+from ..targets import SCOPED
+from . import CALL, rule
+
+
+@rule("MP204", "gpu-kernel", ("scoped", "collective_axes"))
+def gpu_kernel(query: Query) -> Query:
+    """A site in a Mosaic GPU or Triton kernel, or one that may be either: left alone.
+
+    What it does: reports a `run_scoped` or `with_scoped` with `collective_axes` whose kind is GPU, or for which the
+    code names both TPU and GPU modules and nothing nearer decides.
+
+    Why: Mosaic GPU's kernels, and its interpreter, require the axes. A GPU kernel is not this tool's to change.
+
+    Example:
+
+        pl.run_scoped(body, plgpu.SMEM((8,), jnp.float32), collective_axes="wg")
+
+    Use instead: nothing, where the kernel is for GPU. Where it is not, drop the argument by hand, or name the TPU
+    memory space in the call, which decides.
+
+    References: jax/_src/pallas/mosaic_gpu/lowering.py, `_run_scoped_lowering_rule`, JAX 0.10.2.
+    """
+    return query.select(CALL).filter(is_gpu_site).modify(report)
+
+
+def is_gpu_site(node: Node, capture: dict[str, Any], filename: str) -> bool:
+    """Whether the call `node` is a site with axes that is not ours to change."""
+    module: Module = capture["module"]
+    site = module.site_at(node)
+    if site is None or site.target not in SCOPED:
+        return False
+    found = list(held(module, site, "collective_axes", None))
+    capture["kind"] = module.kinds.kind(site) if found else Kind.PORTABLE
+    capture["argument"] = found[0] if found else None
+    return capture["kind"] in (Kind.GPU, Kind.MIXED)
+
+
+def report(node: Node, capture: dict[str, Any], filename: str) -> None:
+    """Report the site."""
+    module: Module = capture["module"]
+    message = "this is a Mosaic GPU or Triton kernel, which needs its collective_axes: left alone"
+    if capture["kind"] is Kind.MIXED:
+        message = (
+            "the code names both TPU and GPU modules, so this may be a GPU kernel, which needs its collective_axes: "
+            "left alone; if it is for TPU, drop the argument by hand"
+        )
+    module.find("MP204", capture["argument"].item.first, message)

@@ -1,0 +1,1 @@
+"""What the design of migrate-pallas takes for granted about JAX, proved on the installed JAX."""
