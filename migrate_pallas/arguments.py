@@ -19,7 +19,7 @@ from .targets import Site
 class Held:
     """A keyword argument, or the entry of a dict that becomes one.
 
-    `brackets` are those that `item` stands in; `splat` is the argument `**{...}` that holds them, where one does.
+    `brackets` are those that `item` stands in; `outer` are those that hold them, in the argument `splat`: `**{...}`.
     """
 
     item: Item
@@ -29,7 +29,7 @@ class Held:
 
     def removal(self, text: str) -> Edits:
         """The edits that take the argument or entry away, an emptied `**{}` with it."""
-        if self.outer is not None and self.splat is not None and len(self.brackets.items) == 1:
+        if self.outer and self.splat and len(self.brackets.items) == 1:
             return remove_item(text, self.outer, self.splat)
         return remove_item(text, self.brackets, self.item)
 
@@ -48,13 +48,11 @@ def held(
             yield Held(item, brackets)
         elif item.star == "**":
             inner = dict_of(module, item.value)
-            if inner is not None:
-                splat = brackets, item
-            else:
-                inner, splat = _assigned_dict(module, item.value, shares), (None, None)
-            entry = inner.keyword(keyword) if inner else None
-            if inner and entry:
-                yield Held(entry, inner, *splat)
+            shared = None if inner else _assigned_dict(module, item.value, shares)
+            for entries, outer in ((inner, brackets), (shared, None)):
+                entry = entries.keyword(keyword) if entries else None
+                if entries and entry:
+                    yield Held(entry, entries, outer, item)
 
 
 def dict_of(module: Module, node: Tree) -> Brackets | None:

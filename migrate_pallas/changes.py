@@ -35,11 +35,11 @@ class Change:
     needs: frozenset[Need] = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Finding:
     """Something that a person should know; `message` says why it matters and what to do."""
 
-    code: str
     line: int
     column: int
+    code: str
     message: str = field(compare=False)

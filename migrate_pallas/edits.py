@@ -87,28 +87,26 @@ def remove_item(text: str, brackets: Brackets, item: Item) -> Edits:
         if last and previous and not item.comma:
             return Edit(previous.start, previous.end, ""), lines
         return (lines,)
-    after_comment = rest.end("comment") if rest and rest["comment"] else stop
     if last and previous:
-        return _remove_last(text, item, previous, after_comment)
+        return _remove_last(text, item, previous, stop)
     if rest and previous:
-        return (Edit(previous.end, after_comment, ""),)
+        return (Edit(previous.end, stop, ""),)
     following = brackets.items[index + 1].start
-    if "#" in text[stop:following]:
-        return (Edit(brackets.opening.end if not previous else item.start, after_comment, ""),)
-    return (Edit(item.start, following, ""),)
+    return (Edit(item.start, stop if "#" in text[stop:following] else following, ""),)
 
 
 def _remove_only(
     text: str, brackets: Brackets, item: Item, stop: int, rest: re.Match[str] | None
 ) -> Edits:
     """The brackets become empty, unless a comment of another line stays in them."""
-    after_comment = rest.end("comment") if rest and rest["comment"] else stop
     left, right = brackets.opening.end, brackets.closing.start
-    if "#" not in text[left : item.start] + text[after_comment:right]:
+    alone = _starts_line(text, item, brackets) and rest is not None
+    after = rest.end("comment") if alone and rest and rest["comment"] else stop
+    if "#" not in text[left : item.start] + text[after:right]:
         return (Edit(left, right, ""),)
-    if _starts_line(text, item, brackets) and rest:
+    if alone and rest:
         return (Edit(line_start(text, item.start), rest.end(), ""),)
-    return (Edit(item.start, after_comment, ""),)
+    return (Edit(item.start, stop, ""),)
 
 
 def _remove_last(text: str, item: Item, previous: Tree, stop: int) -> Edits:

@@ -1,8 +1,8 @@
 """Which files are taken, how their bytes become text, and how text becomes the file again.
 
 Finding (`discover`, `files_from`)
-    A file given by name is taken whatever it is called and whatever git thinks of it. A directory is
-    walked for `*.py`, in the order of `git ls-files`. A walk does not enter hidden directories,
+    A file given by name is taken whatever it is called and whatever git thinks of it. A directory
+    is walked for `*.py`, in the order of `git ls-files`. A walk does not enter hidden directories,
     virtual environments, `node_modules`, `site-packages` and `__pycache__`, nor what git ignores:
     `.gitignore` in the tree and above it up to the top of the repository, `.git/info/exclude`, and
     `$XDG_CONFIG_HOME/git/ignore`. Git itself is not run, so a file that is tracked in spite of an
@@ -27,7 +27,7 @@ matches that directory itself (`x/**` does not match `x`), and only git's own an
 
 # Paths are strings here: a Path for each name takes longer than all else in a walk, and pathlib
 # lacks half of what a safe write needs.
-# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH111, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123, PTH206
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH109, PTH111, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123, PTH206
 
 from __future__ import annotations
 

@@ -96,11 +96,12 @@ class Gate:
 def module_name(path: str, node: Tree | None, names: Names) -> Spelled:
     """How the module `path` is written at `node` (at module level where that is None).
 
-    A name that is bound to it at run time and seen from there is used; else it is imported at module level, under
-    its usual name or, where that is bound to anything else, another.
+    A name that is bound to it at run time and seen from there is used (for `jax` itself, its own name); else it is
+    imported at module level, under its usual name or, where that is bound to anything else, another.
     """
     scope = names.scope(node) if node is not None else names.module
-    for name in names.names_of(path):
+    own = [name for name in names.names_of(path) if path != "jax" or name.strip("_") == "jax"]
+    for name in own:
         seen = names.lookup(name, scope)
         if any(b.path == path and not under_type_checking(b.node) for b in seen):
             return Spelled(name)

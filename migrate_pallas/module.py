@@ -92,7 +92,7 @@ class Module:
         return found
 
     def propose(
-        self, code: str, node: Tree, reason: str, edits: Edits, needs: frozenset[Need]
+        self, code: str, node: Tree, reason: str, edits: Edits, needs: frozenset[Need] = frozenset()
     ) -> None:
         """Record a change of the argument or entry `node`; two rules' edits of one value make one change."""
         leaf = first_leaf(node)
@@ -108,4 +108,4 @@ class Module:
         """Record a finding at `node`, if findings of that code were asked for."""
         if self.settings.runs(code):
             leaf: Leaf = first_leaf(node)
-            self.findings.add(Finding(code, leaf.lineno, leaf.column, message))
+            self.findings.add(Finding(leaf.lineno, leaf.column, code, message))

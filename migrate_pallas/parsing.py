@@ -313,6 +313,7 @@ _line_start = re.compile(
     r"(?=((?:match|case)(?![\w\x80-\U0010ffff]))?)"
 ).match
 _comment_lines = re.compile(rf"([ \t\f]*)#[^\r\n]*{_NL}?").finditer
+_all_words = re.compile(_ANY_WORD).findall
 _line_ends = re.compile(_NL).finditer
 _aliased_name = re.compile(rf"{_CONTINUED}({_ANY_WORD})").match
 _plain = re.compile(r"[^{}\\\r\n\"']*")
@@ -629,7 +630,9 @@ def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:
         leaf.end = base + previous
         leaf.fixers_applied = []
     children.append(child)
-    return _node(type, children)
+    root = _node(type, children)
+    root.used_names = set(_all_words(text))  # fissix's fixers ask for it, to find a free name
+    return root
 
 
 def _node(type: int, children: list[Any]) -> Node:
