@@ -17,7 +17,7 @@ from fissix.pytree import Leaf, Node
 from .calls import Call, Item, Tree, call_at, end, literal_text, start
 from .names import How, Names
 from .parsing import symbols
-from .targets import Functions, Site, enclosing_functions, kernel_of, site_of, with_decorators
+from .targets import SCOPED, Functions, Site, enclosing_functions, kernel_of, site_of, with_decorators
 
 Evidence = frozenset[str]
 
@@ -84,6 +84,8 @@ class Kinds:
 
     def _levels(self, site: Site) -> Iterator[Evidence]:
         """The evidence for `site`, nearest first."""
+        if _defines_target(site):
+            yield frozenset({"GPU", "TPU"})
         yield self._own(site)
         kernels = self.functions.definitions(kernel_of(site))
         yield self._joined(self.named_in(kernel) for kernel in kernels)
@@ -146,7 +148,7 @@ class Kinds:
         """Every site of an entry point in the module."""
         for call in calls_in(self.tree):
             site = site_of(call, self.names)
-            if site is not None and site.target not in ("run_scoped", "with_scoped"):
+            if site is not None and site.target not in SCOPED:
                 yield site
 
     def _marks(self) -> Iterator[tuple[int, Evidence]]:
@@ -173,6 +175,16 @@ class Kinds:
     @staticmethod
     def _joined(levels: Iterable[Evidence]) -> Evidence:
         return _NONE.union(*levels)
+
+
+def _defines_target(site: Site) -> bool:
+    """Whether `site` stands in JAX's own definition of a target, which serves kernels of every kind.
+
+    `with_scoped` calls `run_scoped` in jax/_src/pallas/helpers.py, 0.10.2.
+    """
+    functions = enclosing_functions(site.call.trailer)
+    names = (f.children[1].value for f in functions if f.type == symbols.funcdef)
+    return site.path.startswith("jax._src.") and any(name in SCOPED for name in names)
 
 
 def calls_in(node: Tree) -> Iterator[Call]:
