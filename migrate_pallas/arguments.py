@@ -48,7 +48,7 @@ def held(
             yield Held(item, brackets)
         elif item.star == "**":
             inner = dict_of(module, item.value)
-            shared = None if inner else _assigned_dict(module, item.value, shares)
+            shared = None if inner else assigned_dict(module, item.value, shares)
             for entries, outer in ((inner, brackets), (shared, None)):
                 entry = entries.keyword(keyword) if entries else None
                 if entries and entry:
@@ -70,10 +70,13 @@ def dict_of(module: Module, node: Tree) -> Brackets | None:
     return call.brackets if is_builtin else None
 
 
-def _assigned_dict(
+def assigned_dict(
     module: Module, node: Tree, shares: Callable[[Site], bool] | None
 ) -> Brackets | None:
-    """The dict that the name `node` was once assigned in the scope where it is splatted."""
+    """The dict that the name `node` was once assigned in the scope where it is splatted.
+
+    Only where each use of the name is a splat into a site that `shares` allows; with None, whatever uses it.
+    """
     node = unwrapped(node)
     value = module.names.assigned(node)
     brackets = dict_of(module, value) if value is not None else None

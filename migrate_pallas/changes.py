@@ -24,6 +24,7 @@ class Change:
 
     `line` (from 1) and `column` (from 0, in characters) are where the argument or entry stands, `start` its offset.
     `edits` make the change; `needs` are the names that must be bound once it is made; `reason` is one line.
+    `edited` is set where a person has rewritten what was proposed, and `edits` are theirs.
     """
 
     code: str
@@ -33,6 +34,7 @@ class Change:
     reason: str
     edits: tuple[Edit, ...]
     needs: frozenset[Need] = frozenset()
+    edited: bool = False
 
 
 @dataclass(frozen=True, order=True)

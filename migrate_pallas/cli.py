@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import keyword
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,21 +15,31 @@ import click
 
 from . import __version__, files
 from .files import FileFault, discover
+from .progress import progress
 from .report import Totals, summary, tell
 from .rules import all_rules
-from .run import Task, piped, run
+from .run import Task, cores, described, piped, run
 from .settings import CPU, GATE, INTERPRET, REMOVE, Settings
 
 DONE, PENDING, FAILED, INTERRUPTED = 0, 1, 2, 130
 
 
+class OutputClosed(Exception):
+    """Whoever read our output has gone. Click would take the plain error, and exit with 1."""
+
+
 def say(line: str) -> None:
     """Print a line on stderr, whatever bytes a file name in it holds."""
-    click.echo(line.encode("utf-8", "surrogateescape"), err=True)
+    try:
+        click.echo(line.encode("utf-8", "surrogateescape"), err=True)
+    except BrokenPipeError as error:
+        raise OutputClosed from error
 
 
-def _identifier(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if not value.isidentifier() or keyword.iskeyword(value):
+def _identifier(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None and (not value.isidentifier() or keyword.iskeyword(value)):
         raise click.BadParameter(f"{value!r} can't be the name of a function")
     return value
 
@@ -73,7 +85,10 @@ def _codes(
     help="remove drops the TPU path, gate keeps it behind the gate. Default: remove for interpret, gate for cpu.",
 )
 @click.option(
-    "--gate", default=None, metavar="NAME", help="The function a gate calls. Default: on_tpu."
+    "--gate",
+    callback=_identifier,
+    metavar="NAME",
+    help="The function a gate calls. Default: on_tpu.",
 )
 @click.option(
     "--gate-import",
@@ -94,8 +109,13 @@ def _codes(
     metavar="CODES",
     help="Rules and findings not to run.",
 )
+@click.option(
+    "--review", is_flag=True, help="Ask about each change. The default between terminals."
+)
 @click.option("--write", is_flag=True, help="Apply all changes.")
-@click.option("--diff", is_flag=True, help="Print a diff, write nothing. The default.")
+@click.option(
+    "--diff", is_flag=True, help="Print a diff, write nothing. The default for pipes and files."
+)
 @click.option(
     "--check", is_flag=True, help="List the files that would change; exit 1 if there are any."
 )
@@ -108,6 +128,11 @@ def _codes(
     metavar="FILE",
     help="Read paths from FILE, one a line or NUL-separated; - is stdin.",
 )
+@click.option(
+    "--session",
+    metavar="FILE",
+    help="Keep the answers of the review in FILE; one that was stopped goes on from there.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to use. Default: all cores.")
 @click.version_option(__version__, prog_name="migrate-pallas")
 def command(
@@ -119,19 +144,25 @@ def command(
     gate_at_import: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    review: bool,
     write: bool,
     diff: bool,
     check: bool,
     exclude: tuple[str, ...],
     no_gitignore: bool,
     files_from: str | None,
+    session: str | None,
     jobs: int | None,
 ) -> int:
     """Make JAX Pallas kernels written for TPU run where there is no TPU.
 
     PATH is a file or a directory; "-" reads source from stdin and writes the migrated source to stdout.
     """
-    mode = _mode(write, diff, check)
+    mode = _mode(review, write, diff, check)
+    if gate and gate_import and gate != gate_import[1]:
+        raise click.UsageError(
+            f"--gate and --gate-import name two gates: {gate} and {gate_import[1]}."
+        )
     settings = Settings(
         to=to,
         strategy=strategy or (REMOVE if to == INTERPRET else GATE),
@@ -141,48 +172,93 @@ def command(
         select=select,
         ignore=ignore,
     )
-    given = (*paths, *_listed(files_from)) if files_from else paths
-    if not given and files_from is None:
+    if not any(settings.runs(rule.code) for rule in all_rules()):
+        raise click.UsageError("--select and --ignore leave no rule or finding to run.")
+    if not paths and files_from is None:
         raise click.UsageError("No PATH given: name a file, a directory, or - for stdin.")
-    task = Task(settings, mode == "write", tuple(given))
-    if "-" in given:
-        if len(given) > 1:
+    if mode == "review" and not _on_terminals():
+        raise click.UsageError(
+            "--review asks questions, so stdin and stdout must be terminals; see --diff and --write."
+        )
+    if not mode and "-" not in paths:
+        mode = "review" if _on_terminals() else "diff"
+    if session is not None and mode != "review":
+        raise click.UsageError("--session keeps the answers of a review, and this is none.")
+    if "-" in paths:
+        if mode == "review":
+            raise click.UsageError("- stands for source on stdin; --review needs files.")
+        if len(paths) > 1 or files_from is not None:
             raise click.UsageError(
                 "- stands for source on stdin; it can't be mixed with other paths."
             )
-        return _pipe(task, mode)
+        return _pipe(Task(settings, write=False), mode)
+    given = paths if files_from is None else (*paths, *_listed(files_from))
+    task = Task(settings, mode == "write", given)
     found = discover(given, exclude=exclude, gitignore=not no_gitignore)
-    return _files(found, task, mode or "diff", jobs or os.cpu_count() or 1)
+    if mode == "review":
+        return _review(found, task, session)
+    return _files(found, task, mode, jobs or cores())
 
 
-def _mode(write: bool, diff: bool, check: bool) -> str:
+def _mode(review: bool, write: bool, diff: bool, check: bool) -> str:
     """The one mode that was asked for; '' for none."""
-    chosen = [name for name, on in (("write", write), ("diff", diff), ("check", check)) if on]
+    modes = (("review", review), ("write", write), ("diff", diff), ("check", check))
+    chosen = [name for name, on in modes if on]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other.")
     return chosen[0] if chosen else ""
+
+
+def _on_terminals() -> bool:
+    """Whether questions can be asked and answered; a stream that is closed is None."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _listed(name: str) -> list[str]:
     """The paths that a file of paths, or stdin, lists."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"--files-from: {name}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"--files-from: {name}: {reason}") from error
     return files.files_from(raw)
 
 
 def _files(found: Iterator[Path | FileFault], task: Task, mode: str, jobs: int) -> int:
     totals = Totals()
-    for outcome in run(found, task, jobs):
-        totals.add(outcome)
-        if mode == "diff":
-            _to_stdout(outcome.diff)
-        elif outcome.diff:
-            say(f"{'changed' if mode == 'write' else 'would change'} {outcome.path}")
-        tell(outcome, say)
+    with progress(sys.stderr) as line, contextlib.closing(run(found, task, jobs)) as outcomes:
+        for outcome in outcomes:
+            totals.add(outcome)
+            if outcome.diff or outcome.findings or outcome.fault:
+                line.hide()
+            if mode == "diff":
+                _to_stdout(outcome.diff)
+            elif outcome.diff:
+                say(f"{'changed' if mode == 'write' else 'would change'} {outcome.path}")
+            tell(outcome, say)
+            line.step()
     say(summary(totals, "changed" if mode == "write" else "would change"))
     return _status(totals, mode)
+
+
+def _review(found: Iterator[Path | FileFault], task: Task, kept: str | None) -> int:
+    from .review import Review  # Not at the top: no other mode needs these.
+    from .sessions import Damaged, Session
+    from .terminal import Terminal
+
+    try:
+        session = Session(Path(kept) if kept is not None else None)
+    except (Damaged, OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"--session: {kept}: {reason}") from error
+    with Terminal() as terminal:
+        reviewed = Review(task.settings, task.roots, terminal, session).run(found)
+        terminal.report(reviewed.summary)
+    if reviewed.interrupted:
+        return INTERRUPTED
+    if reviewed.faults:
+        return FAILED
+    return PENDING if reviewed.declined else DONE
 
 
 def _pipe(task: Task, mode: str) -> int:
@@ -203,9 +279,11 @@ def _status(totals: Totals, mode: str) -> int:
 
 
 def _to_stdout(raw: bytes) -> None:
-    if raw:
+    try:
         sys.stdout.buffer.write(raw)
         sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
 
 
 def main() -> None:
@@ -216,9 +294,15 @@ def main() -> None:
         error.show()
         status = FAILED
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted: files are as they were, or wholly changed")
+        with contextlib.suppress(OutputClosed):
+            say("interrupted: files are as they were, or wholly changed")
         status = INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone; so must Python's own flush at exit
+    except OutputClosed:  # and Python must not flush what is left of it when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + 13
+    except Exception as error:  # a bug of ours, outside of any one file
+        say(f"internal error: {described(error)}; please report it")
+        status = FAILED
+    # An interrupt from here on would only spoil the exit status.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)

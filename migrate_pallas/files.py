@@ -20,14 +20,15 @@ Writing (`write`)
     A file is old or new at every moment, never in between; one with several hard links, which must
     be written in place, has a flushed backup beside it while that is not so.
 
-Rules of ignore files are matched here rather than by pathspec, which asks whether a file is ignored
-given its whole path. A walk has to ask of each directory, before it enters it, whether a pattern
-matches that directory itself (`x/**` does not match `x`), and only git's own answer will do.
+Rules of ignore files are read and matched by pathspec, which is asked of each entry of a walk by
+itself. It differs from git in rare corners: in sets (POSIX classes such as `[[:alpha:]]`, an escaped
+closing bracket, a range that runs backwards, `[!a]` against a slash), in three stars in a row, in
+`d/**/`, and in white space other than spaces at the end of a line.
 """
 
 # Paths are strings here: a Path for each name takes longer than all else in a walk, and pathlib
 # lacks half of what a safe write needs.
-# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH109, PTH111, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123, PTH206
+# ruff: noqa: PTH100, PTH101, PTH104, PTH105, PTH108, PTH109, PTH111, PTH112, PTH113, PTH114, PTH116, PTH118, PTH120, PTH123, PTH206, PTH208
 
 from __future__ import annotations
 
@@ -39,9 +40,14 @@ import re
 import signal
 import stat
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathspec.pattern import RegexPattern
 
 _UNDECODABLE, _UNUSABLE, _CHANGED = "MP902", "MP903", "MP904"
 
@@ -268,23 +274,52 @@ def discover(
     return _Search(paths, exclude, gitignore).run()
 
 
-@dataclass(frozen=True)
 class _Rules:
-    """The patterns of one ignore file, as runs of one polarity, last run first.
+    """The patterns of one ignore file, which are matched with paths from the file's directory."""
 
-    A run is what its patterns do (ignore, or take back) and two expressions, for the patterns
-    without a slash, matched with a name, and for the others, matched with a path from the file's
-    directory. Names and paths of directories end in a slash.
-    """
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        patterns = _patterns([line for line in lines if line.strip()])
+        # The last one that matches decides.
+        self._last_first = [(one.regex, one.include) for one in patterns[::-1] if one.regex]
 
-    runs: tuple[tuple[bool, re.Pattern[bytes], re.Pattern[bytes]], ...]
-
-    def verdict(self, name: bytes, path: bytes) -> bool | None:
-        """Whether an entry is ignored; None if no pattern matches. The last that does decides."""
-        for ignores, by_name, by_path in self.runs:
-            if by_name.fullmatch(name) or by_path.fullmatch(path):
+    def verdict(self, path: bytes) -> bool | None:
+        """Whether an entry is ignored; None if no pattern matches. A directory ends in a slash."""
+        for expression, ignores in self._last_first:
+            if _matches(expression, path):
                 return ignores
         return None
+
+
+def _patterns(lines: Sequence[bytes]) -> Sequence[RegexPattern]:
+    """What pathspec makes of the lines of an ignore file, without those that it refuses."""
+    if not lines:
+        return ()
+    from pathspec import GitIgnoreSpec  # Not at the top: half the trees have no ignore file.
+
+    try:
+        with warnings.catch_warnings():  # Of sets that `re` may read otherwise one day.
+            warnings.simplefilter("ignore", FutureWarning)
+            return GitIgnoreSpec.from_lines(lines).patterns
+    except (ValueError, re.error):
+        if len(lines) == 1:
+            return ()
+        return [pattern for line in lines for pattern in _patterns([line])]
+
+
+def _matches(expression: re.Pattern[bytes], path: bytes) -> bool:
+    """Whether a pattern matches the entry at `path` itself, as git means it.
+
+    pathspec also matches what lies below a directory that a pattern names; the one group of its
+    expressions is the slash that ends that directory. And for it `d/**` matches "d/", which for git
+    is not below d.
+    """
+    found = expression.search(path)
+    if found and found.lastindex and found.end(1) < len(path):
+        # Of a directory above; that of `*/` is not anchored and may match this one as well.
+        found = expression.search(path, len(path) - 1)
+    if found is None or found.lastindex:
+        return found is not None
+    return found.end() < len(path) or not path.endswith(b"/")
 
 
 # Rules together with the path that leads from their directory to the one at hand: "" or "a/b/".
@@ -318,7 +353,7 @@ class _Search:
         self._paths = paths
         # "./a" is how a shell's completion writes what a .gitignore calls "/a".
         lines = (pattern[1:] if pattern.startswith("./") else pattern for pattern in exclude)
-        self._exclude = _rules([os.fsencode(line) for line in lines])
+        self._exclude = _Rules([os.fsencode(line) for line in lines])
         self._gitignore = gitignore
         self._seen: set[tuple[int, int]] = set()
 
@@ -485,7 +520,7 @@ def _unlistable(path: str, error: OSError) -> FileFault:
 def _ignored(scopes: tuple[_Scope, ...], key: bytes) -> bool:
     """The verdict of the nearest rules that have one (gitignore(5), from v2.39)."""
     for rules, prefix in scopes:
-        verdict = rules.verdict(key, prefix + key)
+        verdict = rules.verdict(prefix + key)
         if verdict is not None:
             return verdict
     return False
@@ -542,130 +577,7 @@ def _rules_in(path: str, status: Callable[..., os.stat_result]) -> _Rules:
     except OSError:
         content = b""
     lines = (content + b"\n").removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
-    return _rules(lines)
-
-
-def _rules(lines: Sequence[bytes]) -> _Rules:
-    """The lines of an ignore file as gitignore(5) reads them; an invalid one matches nothing."""
-    runs: list[tuple[bool, list[bytes], list[bytes]]] = []
-    for line in lines:
-        if line.startswith(b"#"):
-            continue
-        pattern = _without_trailing_spaces(line)
-        ignores = not pattern.startswith(b"!")
-        pattern = pattern.removeprefix(b"!")
-        # Not after a slash: what `d/*` finds in "d/", the directory itself, is nothing.
-        end = b"(?<!/)/" if pattern.endswith(b"/") else b"(?<!/)/?"
-        pattern = pattern.removesuffix(b"/")
-        expression = _expression(pattern.removeprefix(b"/"))
-        if not pattern or expression is None:
-            continue
-        if not runs or runs[-1][0] is not ignores:
-            runs.append((ignores, [], []))
-        _, by_name, by_path = runs[-1]
-        (by_path if b"/" in pattern else by_name).append(expression + end)
-    return _Rules(
-        tuple((ignores, _any_of(names), _any_of(paths)) for ignores, names, paths in runs[::-1])
-    )
-
-
-def _without_trailing_spaces(line: bytes) -> bytes:
-    """Without the spaces at the end of a line, but for one that a backslash escapes."""
-    stripped = line.rstrip(b" ")
-    backslashes = len(stripped) - len(stripped.rstrip(b"\\"))
-    return line[: len(stripped) + backslashes % 2]
-
-
-def _any_of(expressions: Sequence[bytes]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(expressions) if expressions else b"(?!)", re.DOTALL)
-
-
-# The pieces of a pattern. Two stars are special only where they fill a whole step of a path.
-_PIECE = re.compile(
-    rb"""
-      (?P<dirs> (?:(?<=/)|\A) \*\*+ / )   # any number of directories, or none
-    | (?P<rest> (?:(?<=/)|\A) \*\*+ \Z )  # all that is below
-    | (?P<star> \*+ )
-    | (?P<one> \? )
-    | (?P<set> \[ )
-    | \\ (?P<escaped> . )
-    | (?P<plain> [^\\] )
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-_WILD = {"dirs": b"(?:.*/)?", "rest": b".+", "star": b"[^/]*", "one": b"[^/]"}
-
-
-def _expression(pattern: bytes) -> bytes | None:
-    """A pattern of gitignore(5) as a regular expression; None for one that git never matches.
-
-    Works on bytes, as git does (wildmatch.c, v2.39): `?` is one byte.
-    """
-    pieces: list[bytes] = []
-    at = 0
-    while at < len(pattern):
-        piece = _PIECE.match(pattern, at)
-        if piece is None:  # A backslash at the end.
-            return None
-        at = piece.end()
-        kind = str(piece.lastgroup)
-        if kind == "set":
-            found = _byte_set(pattern, at)
-            if found is None:
-                return None
-            members, at = found
-            pieces.append(b"[%s]" % b"".join(b"\\x%02x" % byte for byte in members))
-        else:
-            pieces.append(_WILD[kind] if kind in _WILD else re.escape(piece[kind]))
-    return b"".join(pieces)
-
-
-_CLASSES: dict[bytes, Callable[[int], bool]] = {
-    b"alnum": lambda byte: chr(byte).isalnum(),
-    b"alpha": lambda byte: chr(byte).isalpha(),
-    b"blank": lambda byte: byte in b" \t",
-    b"cntrl": lambda byte: byte < 32 or byte == 127,
-    b"digit": lambda byte: chr(byte).isdigit(),
-    b"graph": lambda byte: 32 < byte < 127,
-    b"lower": lambda byte: chr(byte).islower(),
-    b"print": lambda byte: 32 <= byte < 127,
-    b"punct": lambda byte: 32 < byte < 127 and not chr(byte).isalnum(),
-    b"space": lambda byte: byte in b" \t\n\v\f\r",
-    b"upper": lambda byte: chr(byte).isupper(),
-    b"xdigit": lambda byte: byte in b"0123456789abcdefABCDEF",
-}
-# One member of a set; the first may be a closing bracket.
-_MEMBER = re.compile(
-    rb"\[:(?P<klass>[^\]]*):\] | (?P<low>\\.|[^\\]) (?: - (?P<high>\\.|[^\\\]]) )?",
-    re.DOTALL | re.VERBOSE,
-)
-
-
-def _byte_set(pattern: bytes, at: int) -> tuple[list[int], int] | None:
-    """The bytes that the set whose opening bracket ends at `at` stands for, and where it ends.
-
-    None if it does not end, or names an unknown class. No set matches a slash.
-    """
-    negated = pattern[at : at + 1] in (b"!", b"^")
-    at += negated
-    members: set[int] = set()
-    first = True
-    while first or pattern[at : at + 1] != b"]":
-        first = False
-        member = _MEMBER.match(pattern, at)
-        if member is None:
-            return None
-        at = member.end()
-        if member["klass"] is not None:
-            if member["klass"] not in _CLASSES:
-                return None
-            members.update(filter(_CLASSES[member["klass"]], range(128)))
-        else:
-            low, high = member["low"][-1], (member["high"] or member["low"])[-1]
-            # Git compares with the lower end by itself too, even if the upper one is below it.
-            members.update((low, *range(low, high + 1)))
-    members = set(range(1, 256)) - members if negated else members
-    return sorted(members - {ord("/")}), at + 1
+    return _Rules(lines)
 
 
 # Writing ------------------------------------------------------------------------------------------
@@ -748,7 +660,7 @@ def _require_unchanged(source: Source, target: str) -> None:
 
 def _replace(source: Source, target: str, raw: bytes, status: os.stat_result) -> None:
     """Write a new file beside the old one, and put it in its place."""
-    new = _name_beside(target, "tmp")
+    new = _name_beside(target, status, "tmp")
     try:
         _create(new, raw, target, status)
         _require_unchanged(source, target)
@@ -760,10 +672,9 @@ def _replace(source: Source, target: str, raw: bytes, status: os.stat_result) ->
 
 def _write_in_place(source: Source, target: str, raw: bytes, status: os.stat_result) -> None:
     """Write into the file itself, so that its other names keep it, with a backup beside it."""
-    backup = _name_beside(target, "orig")
+    backup = _backup(source, target, status)
     whole = True
     try:
-        _create(backup, source.raw, target, status)
         _flush_directory(os.path.dirname(target))
         _require_unchanged(source, target)
         try:
@@ -777,6 +688,18 @@ def _write_in_place(source: Source, target: str, raw: bytes, status: os.stat_res
     finally:
         if whole:
             _remove(backup, source)
+
+
+def _backup(source: Source, target: str, status: os.stat_result) -> str:
+    """Make a flushed copy of what was read, which has its name only when it is whole."""
+    new, backup = (_name_beside(target, status, suffix) for suffix in ("tmp", "orig"))
+    try:
+        _create(new, source.raw, target, status)
+        os.rename(new, backup)
+    except BaseException:
+        _remove(new, source)
+        raise
+    return backup
 
 
 def _restore(source: Source, target: str, backup: str) -> None:
@@ -795,10 +718,43 @@ def _overwrite(target: str, raw: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _name_beside(target: str, suffix: str) -> str:
-    """A new name in the directory of `target`, hidden, and not one that a walk takes."""
-    name = f".migrate-pallas-{os.urandom(8).hex()}.{suffix}"
+def _name_beside(target: str, status: os.stat_result, suffix: str) -> str:
+    """A new name in the directory of `target`, hidden, and not one that a walk takes.
+
+    It tells `clean_up_after` which process made it, and for which file.
+    """
+    name = f"{_left_by(os.getpid())}{status.st_ino}-{os.urandom(6).hex()}.{suffix}"
     return os.path.join(os.path.dirname(target), name)
+
+
+def _left_by(pid: int) -> str:
+    return f".migrate-pallas-{pid}-"
+
+
+def clean_up_after(pid: int, path: str | os.PathLike[str]) -> None:
+    """Leave nothing of what process `pid` had beside the file at `path` when it was killed.
+
+    A file that it was writing in place is first restored from its backup. Raises FileFault MP903,
+    naming the backup, if that fails.
+    """
+    target = os.path.realpath(path)
+    directory = os.path.dirname(target)
+    try:
+        inode = os.stat(target).st_ino
+        left = [name for name in os.listdir(directory) if name.startswith(_left_by(pid))]
+    except OSError:
+        return  # Gone, and with it all there was to clean up.
+    for name in left:
+        beside = os.path.join(directory, name)
+        try:
+            if name.endswith(".orig"):
+                if not name.startswith(f"{_left_by(pid)}{inode}-"):
+                    continue  # Of another file.
+                _overwrite(target, _bytes_of(beside, os.lstat))
+            os.unlink(beside)
+        except OSError as error:
+            message = f"may be damaged ({_reason(error)}); what it was is in {beside}"
+            raise FileFault(_UNUSABLE, message, None, Path(path)) from error
 
 
 def _create(path: str, raw: bytes, like: str, status: os.stat_result) -> None:

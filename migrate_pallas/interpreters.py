@@ -55,7 +55,10 @@ class Operation:
 
     @property
     def serves_everywhere(self) -> Serves:
-        """Who does it right in every release measured: for code whose JAX is not known."""
+        """Who does it right in every release measured, for code whose JAX is not known.
+
+        ``NEITHER`` may mean that it takes a newer release: ``serves`` then tells who does.
+        """
         return self.serves if self.until is None else self.serves & self.until[1]
 
 
@@ -71,12 +74,7 @@ def _sc(*names: str) -> tuple[str, ...]:
     return tuple(f"jax.experimental.pallas.tpu_sc.{name}" for name in names)
 
 
-NEITHER, GENERIC, SIMULATOR, BOTH = (
-    Serves.NEITHER,
-    Serves.GENERIC,
-    Serves.SIMULATOR,
-    Serves.BOTH,
-)
+NEITHER, GENERIC, SIMULATOR, BOTH = Serves.NEITHER, Serves.GENERIC, Serves.SIMULATOR, Serves.BOTH
 
 _RIGHT = "both interpreters compute it"
 _NO_CPU_RULE = "neither interpreter implements it"
@@ -156,8 +154,6 @@ _REFS = (
         "traced-slice", (), SIMULATOR, "interpret=True needs to know a slice's size when it traces"
     ),
     Operation("strided-slice", (), BOTH, _RIGHT),
-    Operation("integer-array-index", (), GENERIC, "the simulator refuses an array as an index"),
-    Operation("hbm-load", (), GENERIC, "the simulator refuses to load from HBM without a copy"),
     Operation("smem-scalars", (), BOTH, _RIGHT),
     Operation("load", _tpu("load"), BOTH, _RIGHT),
     Operation(
@@ -200,12 +196,6 @@ _REFS = (
         "annotate", _tpu("annotate"), GENERIC, "the simulator has no annotated view of a Ref"
     ),
     Operation("has_memory_space", _tpu("has_memory_space"), NEITHER, _NO_CPU_RULE),
-    Operation(
-        "empty_ref_like",
-        _pl("empty_ref_like"),
-        GENERIC,
-        "the simulator can't make a Ref inside a kernel but by run_scoped",
-    ),
 )
 
 _SCOPES = (
@@ -247,7 +237,6 @@ _SCOPES = (
         NEITHER,
         "neither interpreter hands a semaphore from one kernel to the next",
     ),
-    Operation("get_global", _pl("get_global"), NEITHER, _NO_CPU_RULE),
     Operation(
         "with_memory_space_constraint",
         _tpu("with_memory_space_constraint"),
@@ -344,13 +333,7 @@ _CALLS = (
         "interpret=True needs to know a slice's size when it traces",
     ),
     Operation(
-        "bounded-slice-of-pallas-call",
-        (),
-        NEITHER,
-        "neither interpreter has pl.BoundedSlice outside of emit_pipeline",
-    ),
-    Operation(
-        "indirect-block", _pl("Indirect"), NEITHER, "neither interpreter gathers blocks by an array"
+        "indirect-block", _pl("Indirect"), GENERIC, "the simulator can't gather blocks by an array"
     ),
     Operation("buffered-block", _pl("Buffered"), BOTH, _RIGHT),
     Operation(
@@ -416,6 +399,13 @@ _CORES = (
     Operation(
         "handed-refs",
         (),
+        BOTH,
+        "interpret=True loses what pl.kernel writes to Refs it was handed before JAX 0.12",
+        until=((0, 12), SIMULATOR),
+    ),
+    Operation(
+        "empty_ref_like",
+        _pl("empty_ref_like"),
         BOTH,
         "interpret=True loses what pl.kernel writes to Refs it was handed before JAX 0.12",
         until=((0, 12), SIMULATOR),
@@ -544,13 +534,15 @@ NO_PART: tuple[str, ...] = (
         "dma_semaphore",
     ),
     *_sc("PackFormat", "SparseCorePushStreamWarning"),
-    # Arithmetic on shapes, settings, exports and figures, all outside of kernel bodies.
+    # Arithmetic on shapes, settings, exports and figures, all outside of kernel bodies, and what
+    # a TPU has not (`get_global`).
     *_pl(
         "align_to",
         "cdiv",
         "enable_debug_checks",
         "enable_poison_buffers",
         "estimate_cost",
+        "get_global",
         "lower_as_mlir",
         "next_power_of_2",
         "pallas_export_experimental",

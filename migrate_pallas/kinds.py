@@ -17,7 +17,15 @@ from fissix.pytree import Leaf, Node
 from .calls import Call, Item, Tree, call_at, end, literal_text, start
 from .names import How, Names
 from .parsing import symbols
-from .targets import SCOPED, Functions, Site, enclosing_functions, kernel_of, site_of, with_decorators
+from .targets import (
+    SCOPED,
+    Functions,
+    Site,
+    enclosing_functions,
+    kernel_of,
+    site_of,
+    with_decorators,
+)
 
 Evidence = frozenset[str]
 
@@ -156,21 +164,9 @@ class Kinds:
         for name, leaves in self.names.used.items():
             if any(b.how in (How.IMPORT, How.ASSIGNED) for b in self.names.bound_anywhere(name)):
                 for leaf in leaves:
-                    evidence = evidence_of_path(self._full_path(leaf))
+                    evidence = evidence_of_path(self.names.full_path(leaf))
                     if evidence:
                         yield leaf.start, evidence
-
-    def _full_path(self, leaf: Leaf) -> str:
-        """The path of a name with the attributes that follow it."""
-        power = leaf.parent
-        if power is None or power.type != symbols.power or power.children[0] is not leaf:
-            return self.names.path(leaf)
-        length = 1
-        while length < len(power.children) and power.children[length].type == symbols.trailer:
-            if power.children[length].children[0].value != ".":
-                break
-            length += 1
-        return self.names.path(power, length)
 
     @staticmethod
     def _joined(levels: Iterable[Evidence]) -> Evidence:

@@ -134,6 +134,18 @@ class Names:
         """The dotted path that `node` refers to, or ''."""
         return self.meaning(node, length).path
 
+    def full_path(self, leaf: Leaf) -> str:
+        """The dotted path of a name with the attributes that follow it, or ''."""
+        power = leaf.parent
+        if power is None or power.type != symbols.power or power.children[0] is not leaf:
+            return self.path(leaf)
+        length = 1
+        while length < len(power.children) and power.children[length].type == symbols.trailer:
+            if power.children[length].children[0].value != ".":
+                break
+            length += 1
+        return self.path(power, length)
+
     def callee(self, call: Call) -> Meaning:
         """What `call` calls."""
         return self.meaning(call.power, call.index)

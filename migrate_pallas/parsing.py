@@ -8,6 +8,7 @@ f-strings (PEP 701), and the tables are flattened, because parsing is most of wh
 
 import gc
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,8 +50,11 @@ class _FaultAt(Exception):
 
 # --- Grammar ----------------------------------------------------------------------------------
 
-# A tree deeper than this would overrun Python's recursion limit in fissix's own str() and clone().
-_MAX_DEPTH = 600
+# fissix's own str(), clone() and == recurse, with up to five calls for each level of a tree: deeper
+# texts are refused, and there is room for those that are not. Python 3.12 has a limit of its own,
+# about 300 levels, that cannot be raised. The standard library's deepest file has 32 levels.
+_MAX_DEPTH = 250
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 5 * _MAX_DEPTH + 1000))
 
 # (rule, what stands in fissix's grammar, what stands in ours)
 _AMENDMENTS = (
@@ -77,7 +81,8 @@ _AMENDMENTS = (
         "['*'] [test ['as' NAME | ',' [test (',' test)* [',']]]]",
     ),
     ("comp_op", "|'<>'", ""),
-    ("subscript", "test |", "namedexpr_test | star_expr |"),
+    # PEP 646: x[*a], where "*a or b" is one item as in a call
+    ("subscript", "test |", "namedexpr_test | '*' test |"),
     ("subscript", "[test] ':'", "[namedexpr_test] ':'"),
     # for x in *a, b
     ("testlist", "test (',' test)*", "(test | star_expr) (',' (test | star_expr))*"),
@@ -306,14 +311,15 @@ _in_line = re.compile(_CONTINUED + _TOKEN, re.VERBOSE | re.DOTALL).match
 _in_brackets = re.compile(_IN_BRACKETS_SPACE + _TOKEN, re.VERBOSE | re.DOTALL).match
 _continued = re.compile(_CONTINUED)
 _space_in_brackets = re.compile(_IN_BRACKETS_SPACE)
-# Blank lines, the indentation, and a look at whether a soft keyword follows. A continuation at the
-# very start of a line has no say in the indentation; what follows a later one has none either.
+# Blank lines, the indentation, and a look at whether a soft keyword follows. Continuations are as
+# CPython takes them: the first white space that has a width is the indentation.
 _line_start = re.compile(
-    rf"(?:{_CONTINUED}(?:#[^\r\n]*)?{_NL})*(?:\\{_NL})*([ \t\f]*)(?:\\{_NL}[ \t\f]*)*"
+    rf"(?:{_CONTINUED}(?:#[^\r\n]*)?{_NL})*(?:(?:[ \t\f]*\f)?\\{_NL})*"
+    rf"([ \t\f]*)(?:\\{_NL}[ \t\f]*)*"
     r"(?=((?:match|case)(?![\w\x80-\U0010ffff]))?)"
 ).match
 _comment_lines = re.compile(rf"([ \t\f]*)#[^\r\n]*{_NL}?").finditer
-_all_words = re.compile(_ANY_WORD).findall
+_all_words = re.compile(r"[^\W\d]\w*").findall
 _line_ends = re.compile(_NL).finditer
 _aliased_name = re.compile(rf"{_CONTINUED}({_ANY_WORD})").match
 _plain = re.compile(r"[^{}\\\r\n\"']*")
@@ -449,8 +455,6 @@ def _logical_line(text: str, at: int) -> Iterator[_Token]:
         yield label, value, start
     if brackets:
         raise _FaultAt(f"{text[brackets[-1]]!r} was never closed", brackets[-1])
-    if not value and text.endswith(("\\\n", "\\\r", "\\\r\n")):
-        raise _FaultAt("unexpected end of file after a line continuation", start)
     yield _NEWLINE, value, start
 
 
@@ -636,6 +640,7 @@ def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:
 
 
 def _node(type: int, children: list[Any]) -> Node:
+    """A node made without fissix's constructor, which checks each time what holds here anyway."""
     node = object.__new__(Node)
     node.type = type
     node.children = children

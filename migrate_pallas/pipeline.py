@@ -103,10 +103,21 @@ class Unsound(Exception):
 
 
 def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -> str:
-    """The text that `accepted` make of the file, proven; raises `Unsound` where it can't be."""
-    result = migrated(examined, accepted)
+    """The text that `accepted` make of the file, proven; raises `Unsound` where it can't be.
+
+    What a person has edited is theirs: the changes are proven without it, and with it they must only parse.
+    """
+    proposed = [change for change in accepted if not change.edited]
+    result = migrated(examined, proposed)
+    _require_parses(result)
+    if len(proposed) < len(accepted):
+        result = migrated(examined, accepted)
+        _require_parses(result)
+    return result
+
+
+def _require_parses(result: str) -> None:
     try:
         parse(result)
     except SyntaxFault as fault:
         raise Unsound(f"the result does not parse: {fault.message}", fault.line) from fault
-    return result

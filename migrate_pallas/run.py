@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import os
-import signal
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice, tee
 from pathlib import Path
 
 from .changes import Change, Finding
 from .diffs import unified
-from .files import FileFault, Source, decode, encode, read, write
+from .files import FileFault, Source, clean_up_after, decode, encode, read, write
 from .parsing import SyntaxFault
 from .pipeline import Unsound, examine, proven
 from .settings import Settings
-
-_CHUNK = 16  # files that one task takes: large enough that handing them over costs little
 
 
 @dataclass(frozen=True)
@@ -70,12 +67,47 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def work(path: str | os.PathLike[str], task: Task) -> Outcome:
-    """Take the file at `path` through the pipeline, from bytes to bytes. Raises nothing."""
-    name = shown(path)
+    """Take the file at `path` through the pipeline, from bytes to bytes. Raises no `Exception`."""
+    return _guarded(shown(path), lambda name: _work(read(path), name, task))
+
+
+def piped(raw: bytes, task: Task) -> Outcome:
+    """Take the bytes of a source that is no file through the pipeline; nothing is written.
+
+    Raises no `Exception`.
+    """
+    task = replace(task, write=False)
+    outcome = _guarded("<stdin>", lambda name: _work(decode(raw), name, task))
+    return outcome if outcome.changes or outcome.fault else replace(outcome, result=raw)
+
+
+def _guarded(name: str, worked: Callable[[str], Outcome]) -> Outcome:
     try:
-        return _work(read(path), name, task)
+        return worked(name)
     except (FileFault, SyntaxFault, Unsound) as error:
         return Outcome(name, fault=fault_of(error))
+    except Exception as error:  # A bug of ours must not keep the other files from being done.
+        return Outcome(name, fault=_internal(error))
+
+
+def _internal(error: Exception) -> Fault:
+    """The fault that an error of this program is."""
+    message = (
+        f"internal error, the file is as it was: {described(error)}; please report it with the file"
+    )
+    return Fault("MP905", message)
+
+
+def described(error: Exception) -> str:
+    """What an error of this program is, and where in it, on one line."""
+    [place] = traceback.extract_tb(error.__traceback__, limit=-1)
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"  # noqa: PTH119
+    return " ".join(f"{type(error).__name__}: {error} (at {where})".split())
+
+
+def cores() -> int:
+    """How many processes may run at once, which in a container is not what the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _work(source: Source, name: str, task: Task) -> Outcome:
@@ -84,62 +116,90 @@ def _work(source: Source, name: str, task: Task) -> Outcome:
         return Outcome(name, findings=examined.findings)
     result = proven(examined, examined.changes, task.settings)
     after = encode(source, result)
+    diff = unified(name, source.raw, after)
     if task.write:
         write(source, result, task.roots)
-    diff = unified(name, source.raw, after)
     return Outcome(name, examined.changes, examined.findings, diff=diff, result=after)
 
 
-def piped(raw: bytes, task: Task) -> Outcome:
-    """Take the bytes of a source that is no file through the pipeline. Raises nothing."""
-    name = "<stdin>"
-    try:
-        outcome = _work(decode(raw), name, task)
-    except (FileFault, SyntaxFault, Unsound) as error:
-        return Outcome(name, fault=fault_of(error))
-    return outcome if outcome.changes else replace(outcome, result=raw)
+# What a process takes at once ends with so many files, or before it would exceed so many bytes: large
+# enough that handing it over costs little, small enough that all cores end at about the same time.
+_MOST_FILES, _MOST_BYTES = 32, 64 * 1024
 
 
-def run(files: Iterable[Path | FileFault], task: Task, jobs: int) -> Iterator[Outcome]:
-    """The outcome of every file, in order; with more than a few files, on `jobs` processes."""
-    waiting = iter(files)
-    first = list(islice(waiting, _CHUNK))
-    if jobs == 1 or len(first) < _CHUNK:
-        for file in (*first, *waiting):
+def run(files: Iterable[Path | FileFault], task: Task, jobs: int) -> Generator[Outcome, None, None]:
+    """The outcome of every file, in order; with more than a few files, from `jobs` processes.
+
+    Closing the iterator ends the processes; each finishes the write that it is at.
+    """
+    chunks = _chunks(files)
+    first = list(islice(chunks, 2))
+    if jobs == 1 or len(first) < 2:
+        for file in chain.from_iterable(chain(first, chunks)):
             yield _one(file, task)
         return
-    yield from _on_many(first, waiting, task, jobs)
+    from .workers import Work, in_order  # Not at the top: a few files need no processes.
+
+    do = Work(partial(_worth_telling, task=task), partial(_after_death, task=task))
+    files_of, listed = tee(chain(first, chunks))
+    with contextlib.closing(in_order(listed, do, jobs)) as results:
+        for chunk, outcomes in zip(files_of, results, strict=False):
+            for file, outcome in zip(chunk, outcomes, strict=True):
+                yield outcome or Outcome(_name(file))
+
+
+def _chunks(files: Iterable[Path | FileFault]) -> Iterator[list[Path | FileFault]]:
+    chunk: list[Path | FileFault] = []
+    size = 0
+    for file in files:
+        own = _size(file)
+        if chunk and (len(chunk) == _MOST_FILES or size + own > _MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(file)
+        size += own
+    if chunk:
+        yield chunk
+
+
+def _size(file: Path | FileFault) -> int:
+    try:
+        return 0 if isinstance(file, FileFault) else os.stat(file).st_size  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _name(file: Path | FileFault) -> str:
+    path = file.path if isinstance(file, FileFault) else file
+    return shown(path) if path else ""
 
 
 def _one(file: Path | FileFault, task: Task) -> Outcome:
     if isinstance(file, FileFault):
-        return Outcome(shown(file.path) if file.path else "", fault=fault_of(file))
+        return Outcome(_name(file), fault=fault_of(file))
     return work(file, task)
 
 
-def _chunk(files: Sequence[Path | FileFault], task: Task) -> list[Outcome]:
-    return [_one(file, task) for file in files]
+def _worth_telling(file: Path | FileFault, task: Task) -> Outcome | None:
+    """The outcome of a file if there is something in it; of most files there is nothing to send."""
+    outcome = _one(file, task)
+    if outcome.changes or outcome.findings or outcome.fault:
+        return replace(outcome, result=b"")
+    return None
 
 
-def _on_many(
-    first: list[Path | FileFault], rest: Iterator[Path | FileFault], task: Task, jobs: int
-) -> Iterator[Outcome]:
-    """Chunks are handed out a few ahead of what is read, so that memory does not grow with their number."""
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(jobs, context, initializer=_leave_interrupts_to_parent)
-    ahead: deque[Future[list[Outcome]]] = deque()
+def _after_death(pid: int, file: Path | FileFault, last: bool, task: Task) -> Outcome | None:
+    """Clean up after a process that was killed while it had `file`; an outcome if that is the end."""
+    if isinstance(file, FileFault):
+        return _one(file, task)
     try:
-        chunk = first
-        while chunk or ahead:
-            while chunk and len(ahead) < 4 * jobs:
-                ahead.append(pool.submit(_chunk, chunk, task))
-                chunk = list(islice(rest, _CHUNK))
-            yield from ahead.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_interrupts_to_parent() -> None:
-    """A write under way is finished; the parent, which gets the signal too, hands out no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if task.write:
+            clean_up_after(pid, file)
+    except FileFault as error:
+        return Outcome(_name(file), fault=fault_of(error))
+    if not last:
+        return None
+    message = (
+        "the process that worked on it was killed, and so was a second one; out of memory, perhaps"
+    )
+    return Outcome(_name(file), fault=Fault("MP903", message))

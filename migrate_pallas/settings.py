@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 REMOVE, GATE = "remove", "gate"
 INTERPRET, CPU = "interpret", "cpu"
+AUTO, GENERIC, SIMULATOR = "auto", "generic", "tpu"
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Settings:
     """The options that rules see; one value for the whole run, sent to every process.
 
     `to` and `strategy` are as on the command line. `gate` is the gate's name, `gate_import` the module it is imported
-    from and its name there. `select` and `ignore` are codes or prefixes of codes.
+    from and its name there. `interpreter` is auto, generic or tpu. `chip` is the one whose figures stand in for those
+    of a TPU that is not there. `select` and `ignore` are codes or prefixes of codes.
     """
 
     to: str = INTERPRET
@@ -21,6 +23,8 @@ class Settings:
     gate: str = "on_tpu"
     gate_import: tuple[str, str] | None = None
     gate_at_import: bool = False
+    interpreter: str = AUTO
+    chip: str = "v6e"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 

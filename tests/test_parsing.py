@@ -1,8 +1,8 @@
 """Everything that Python 3.14 reads parses, under every Python, and prints back byte for byte."""
 
 import ast
+import gc
 import io
-import sys
 import sysconfig
 import tokenize
 import warnings
@@ -69,6 +69,8 @@ VALID = {
         "if 1:\n  \\\n  x\n",
         "if 1:\n\\\n  x\n",
         "if 1:\n  \\\nx\n  y\n",
+        "if 1:\n \x0c\\\n  x\n",
+        "x\\\r",
         "x = (1,\n  # c\n\n  2 \\\n )\n",
         "x = (\\\r\n\\\r\n1)\r\n",
         "a; b;\nif x: c; d;\n",
@@ -90,12 +92,12 @@ VALID = {
         "match = case = type = _ = 1\n",
         "e\u0301 = ℘ = ª = a·b = 变量 = 1\n",
         "𝐱 = 1\n",
-        "\U0001fad6\u0301\n".replace("\U0001fad6\u0301", "\u088e"),  # a letter since Unicode 14
+        "\u1c89 = \ua7cb\n",  # letters since Unicode 16
     ],
     "strings": [
-        "rb'x', Rb'x', bR'x', BR'x', B'x', u'x', U'x', r'\\', R'x'\n",
+        "rb'x', Rb'x', bR'x', BR'x', B'x', u'x', U'x', r'\\\\', R'x'\n",
         "'a' \"b\"'''c'''\n",
-        "print'x'\n".replace("print", "not "),
+        "not'x'\n",
         "if'x'in y:pass\n",
         "'' \"\" '''''' \"\"\"\"\"\"\n",
         "'''a'b''c\\'''d'''\n",
@@ -123,7 +125,7 @@ VALID = {
         "[*a, b], (*a, b), {*a, b}, {**a, 'b': c, **d}, {}, (), []\n",
         "{a: b for a, *b in c if d if e for f in g}\n",
         "f(a, *b, c=1, **d, print=2)\nf(x for x in y)\nf(y := x for x in z)\nf(a := 1)\n",
-        "x[*a], x[*a, b:c, *d], x[a:b:c, ::], x[a:=1], x[a:=1, b:=2], x[()]\n",
+        "x[*a], x[*a, b:c, *d or e], x[a:b:c, ::], x[a:=1], x[a:=1, b:=2], x[()]\n",
         "{a := 1, 2}, [b := 1], (c := 1)\n",
         "[y for x in z if (y := f(x))]\n",
     ],
@@ -160,7 +162,7 @@ VALID = {
         "match (x):\n case (1): pass\n",
         "match *a, b:\n case [*_], *c: pass\n",
         "match x, :\n  # c\n case _: pass\n\n # d\n case _ if (y := z): pass\n",
-        "match -x:\n case -1 | +2: pass\n".replace("+2", "2"),
+        "match -x:\n case -1 | 2: pass\n",
         "match x := 1:\n case _: pass\n",
         "match not x:  # c\n case _: pass\n",
         "match\\\n x:\n case _: pass\n",
@@ -191,9 +193,11 @@ def test_prints_back_with_other_line_ends(text):
         check(text.replace("\n", "\r"))
 
 
-@pytest.mark.parametrize("text", [text for texts in VALID.values() for text in texts])
+@pytest.mark.parametrize(
+    "text", [text for group, texts in VALID.items() if group != "layout" for text in texts]
+)
 def test_prints_back_within_a_block(text):
-    check("if x:\n" + "".join(f"    {line}\n" for line in text.splitlines()))
+    check("if x:\n" + "".join(f"    {line}\n" for line in text.split("\n")) + "    pass\n")
 
 
 INVALID = {
@@ -219,7 +223,6 @@ INVALID = {
     "x\n  y": (2, 1),
     "def f(self)\n    pass": (1, 12),
     "try:\n  x\n": (3, 1),
-    "x = 1 \\\n": (2, 1),
     "x = \\ y": (1, 5),
     "x = 1\r\ny = 2\rz = = 3": (3, 5),
     "x = '\u2028'\n\x0c$": (2, 2),
@@ -300,7 +303,7 @@ def test_what_this_python_compiles_prints_back():
 @pytest.fixture(scope="module")
 def example_texts():
     """Modules of the standard library that fissix reads too."""
-    names = ("argparse", "dataclasses", "inspect", "turtle", "typing", "asyncio/streams")
+    names = ("argparse", "tarfile", "asyncio/streams", "smtplib", "ftplib", "optparse", "difflib")
     return [decoded(Path(sysconfig.get_path("stdlib")) / f"{name}.py") for name in names]
 
 
@@ -334,6 +337,10 @@ def test_patterns_that_fissix_compiles_match():
     assert [str(node).strip() for node in tree.pre_order() if pattern.match(node)] == [
         "pl.pallas_call(kernel, interpret=True)(y)"
     ]
+
+
+def test_fixers_of_fissix_find_the_used_names():
+    assert {"x", "pl", "call"} <= parse("x = pl.call(y)\n").used_names
 
 
 def test_symbols_keep_the_numbers_of_fissix():
@@ -441,18 +448,19 @@ def test_fault_in_a_part_tells_the_place_in_the_whole():
     "text",
     [
         "x = " + " + ".join(["a"] * 3000) + "\n",
-        "x = " + "(" * 500 + ")" * 500 + "\n",
-        "f(" * 199 + ")" * 199 + "\n",
+        "x = " + "(" * 200 + ")" * 200 + "\n",
+        "f(" * 120 + ")" * 120 + "\n",
         "if a:\n  b\n" + "elif a:\n  b\n" * 3000,
         "".join(" " * depth + "if a:\n" for depth in range(100)) + " " * 100 + "b\n",
         "a" + ".b" * 3000 + "\n",
         "x = [" + "1,\n" * 5000 + "]\n",
-        "x = " + "a if b else " * 400 + "c\n",
+        "x = " + "a if b else " * 240 + "c\n",
     ],
     ids=["sum", "parentheses", "calls", "elif", "blocks", "attributes", "list", "ternaries"],
 )
 def test_long_and_deep_texts_print_back(text):
-    check(text)
+    tree = check(text)
+    assert tree.clone() == tree
 
 
 @pytest.mark.parametrize(
@@ -468,8 +476,6 @@ def test_too_deep_f_string_is_a_fault():
 
 
 def test_collector_is_left_as_it_was():
-    import gc
-
     assert gc.isenabled()
     fault("a b")
     assert gc.isenabled()
@@ -489,6 +495,7 @@ def test_everything_in_one_file_prints_back():
 
 
 def survives(text):
+    """Damage must show as a SyntaxFault that stands within the text, if it shows at all."""
     try:
         check(text)
     except SyntaxFault as found:
@@ -521,7 +528,3 @@ def test_damaged_text_prints_back_or_is_a_fault(data):
 @settings(max_examples=100, deadline=None)
 def test_any_text_prints_back_or_is_a_fault(text):
     survives(text)
-
-
-def test_deep_trees_fit_the_default_recursion_limit():
-    assert parsing._MAX_DEPTH < 1000 <= sys.getrecursionlimit()

@@ -13,13 +13,20 @@ from ..module import Module
 from ..targets import SCOPED
 from . import CALL, rule
 
+_GPU = "this is a Mosaic GPU or Triton kernel, which needs its collective_axes: left alone"
+_MIXED = (
+    "the code names both TPU and GPU modules, so this may be a GPU kernel, which needs its collective_axes: left "
+    "alone; if it is for TPU, drop the argument by hand"
+)
 
-@rule("MP204", "gpu-kernel", ("scoped", "collective_axes"))
+
+@rule("MP204", "gpu-kernel", ("scoped", "collective_axes"), ("mosaic_gpu",), ("triton",))
 def gpu_kernel(query: Query) -> Query:
-    """A site in a Mosaic GPU or Triton kernel, or one that may be either: left alone.
+    """A site in a Mosaic GPU or Triton kernel, or one that may be in one: left alone.
 
-    What it does: reports a `run_scoped` or `with_scoped` with `collective_axes` whose kind is GPU, or for which the
-    code names both TPU and GPU modules and nothing nearer decides.
+    What it does: reports an entry point whose kind is GPU, and a `run_scoped` or `with_scoped` with
+    `collective_axes` whose kind is GPU, or for which the code names both TPU and GPU modules and nothing nearer
+    decides.
 
     Why: Mosaic GPU's kernels, and its interpreter, require the axes. A GPU kernel is not this tool's to change.
 
@@ -39,21 +46,23 @@ def is_gpu_site(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether the call `node` is a site with axes that is not ours to change."""
     module: Module = capture["module"]
     site = module.site_at(node)
-    if site is None or site.target not in SCOPED:
+    if site is None:
         return False
+    if site.target not in SCOPED:
+        capture["message"] = "this is a Mosaic GPU or Triton kernel: left alone"
+        capture["at"] = site.call.power
+        return (
+            module.settings.runs("MP110")
+            and not site.through
+            and module.kinds.kind(site) is Kind.GPU
+        )
     found = list(held(module, site, "collective_axes", None))
-    capture["kind"] = module.kinds.kind(site) if found else Kind.PORTABLE
-    capture["argument"] = found[0] if found else None
-    return capture["kind"] in (Kind.GPU, Kind.MIXED)
+    kind = module.kinds.kind(site) if found and module.settings.runs("MP101") else Kind.PORTABLE
+    capture["message"] = _MIXED if kind is Kind.MIXED else _GPU
+    capture["at"] = found[0].item.first if found else None
+    return kind in (Kind.GPU, Kind.MIXED)
 
 
 def report(node: Node, capture: dict[str, Any], filename: str) -> None:
     """Report the site."""
-    module: Module = capture["module"]
-    message = "this is a Mosaic GPU or Triton kernel, which needs its collective_axes: left alone"
-    if capture["kind"] is Kind.MIXED:
-        message = (
-            "the code names both TPU and GPU modules, so this may be a GPU kernel, which needs its collective_axes: "
-            "left alone; if it is for TPU, drop the argument by hand"
-        )
-    module.find("MP204", capture["argument"].item.first, message)
+    capture["module"].find("MP204", capture["at"], capture["message"])

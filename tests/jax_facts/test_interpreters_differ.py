@@ -112,10 +112,11 @@ def test_only_the_generic_interpreter_works_under_checkpoint_with_grad():
         gradient(SIMULATOR)
 
 
-def test_with_its_defaults_the_simulator_raises_where_a_block_reads_past_the_end():
-    def read_past_the_end(x_ref, o_ref):
-        o_ref[...] = x_ref[pl.ds(pl.program_id(0) + 4, 8), :]
+def read_past_the_end(x_ref, o_ref):
+    o_ref[...] = x_ref[pl.ds(pl.program_id(0) + 4, 8), :]
 
+
+def test_with_its_defaults_the_simulator_raises_where_a_kernel_reads_past_the_end():
     def run(interpret):
         return call(read_past_the_end, interpret, grid=(1,))(NUMBERS)
 
@@ -139,10 +140,6 @@ def test_with_its_defaults_the_simulator_moves_no_data_before_the_wait():
 
     np.testing.assert_array_equal(run(pltpu.InterpretParams()), jnp.zeros_like(NUMBERS))
     np.testing.assert_array_equal(run(SIMULATOR), NUMBERS)
-
-
-def read_past_the_end(x_ref, o_ref):
-    o_ref[...] = x_ref[pl.ds(pl.program_id(0) + 4, 8), :]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
