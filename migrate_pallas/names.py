@@ -183,6 +183,11 @@ class Names:
             if leaf is not binding_leaf and self.bindings(leaf) is mine
         ]
 
+    def scopes_in(self, node: Tree) -> list[Scope]:
+        """The scopes that `node` opens, and those inside it."""
+        first, last = start(node), end(node)
+        return [s for s in self._scopes.values() if first <= start(s.node) and end(s.node) <= last]
+
     def read_in(self, node: Tree) -> list[Leaf]:
         """Every variable leaf inside `node`, in order."""
         if not self._ordered:

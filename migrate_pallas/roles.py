@@ -97,27 +97,35 @@ class Roles:
         """`kernels` are the definitions that may be the kernel, each with the partials it went through."""
         self.names = names
         self.functions = functions
-        self.known: dict[int, Role] = {}  # by the leaf that is the parameter
+        self.known: dict[
+            int, Role
+        ] = {}  # by the leaf of a parameter, or by the binding of another name
+        self.returns: dict[int, Role] = {}  # by the function
         self.inside: dict[int, Node] = {}
-        self._asking: set[int] = set()
         for definition, meaning in kernels:
             self._seed(definition, meaning)
             for function in functions.reached(definition):
-                self.inside[id(function)] = function
                 for nested in _functions_in(function):
                     self.inside[id(nested)] = nested
+        self.bindings = {
+            id(binding): binding
+            for function in self.inside.values()
+            for scope in names.scopes_in(function)
+            for bindings in scope.bindings.values()
+            for binding in bindings
+        }
         self._spread()
 
     def role(self, node: Tree) -> Role:
-        """The role of the expression `node`."""
+        """The role of the expression `node`, as far as is known."""
         node = unwrapped(node)
-        if id(node) in self._asking:
-            return Role.STATIC  # adds nothing to what the rest of it is
-        self._asking.add(id(node))
-        try:
-            return self._role(node)
-        finally:
-            self._asking.discard(id(node))
+        if isinstance(node, Leaf):
+            return self._name(node) if node.type == token.NAME else Role.STATIC
+        if node.type == symbols.power:
+            return self._power(node, len(node.children))
+        if node.type == symbols.lambdef:
+            return Role.STATIC
+        return self._joined(node.children)
 
     def is_ref(self, node: Tree, length: int | None = None) -> bool:
         """Whether `node` (or the first `length` children of a `power` node) is a Ref."""
@@ -126,15 +134,6 @@ class Roles:
         return self.role(node) is Role.REF
 
     # -- one expression --
-
-    def _role(self, node: Tree) -> Role:
-        if isinstance(node, Leaf):
-            return self._name(node) if node.type == token.NAME else Role.STATIC
-        if node.type == symbols.power:
-            return self._power(node, len(node.children))
-        if node.type == symbols.lambdef:
-            return Role.STATIC
-        return self._joined(node.children)
 
     def _joined(self, nodes: Iterable[Tree]) -> Role:
         return max(
@@ -148,31 +147,23 @@ class Roles:
 
     def _bound(self, binding: Binding) -> Role:
         if binding.how is How.PARAMETER:
-            leaf = binding.node if isinstance(binding.node, Leaf) else binding.node.children[0]
-            if id(leaf) in self.known:
-                return self.known[id(leaf)]
-            return Role.UNKNOWN if self._is_inside(leaf) else Role.STATIC
+            return self.known.get(id(_parameter_leaf(binding)), Role.STATIC)
+        return self.known.get(id(binding), Role.STATIC)
+
+    def _from_binding(self, binding: Binding) -> bool:
+        """Learn the role of a name from what it is bound to."""
         if binding.how is How.ASSIGNED and binding.value is not None:
-            return self.role(binding.value)
-        if binding.how is How.OTHER:
-            return self._other(binding.node)
-        return Role.STATIC
-
-    def _is_inside(self, leaf: Leaf) -> bool:
-        node = leaf.parent
-        while node is not None and node.type not in (symbols.funcdef, symbols.lambdef):
-            node = node.parent
-        return node is not None and id(node) in self.inside
-
-    def _other(self, node: Tree) -> Role:
-        """What a loop, an unpacking or a `with` binds: the role of what it takes from."""
+            return self._learn(binding, self.role(binding.value))
+        if binding.how is not How.OTHER:
+            return False
+        node = binding.node
         if node.type in (symbols.for_stmt, symbols.comp_for):
             kids = node.children
             at = next(i for i, kid in enumerate(kids) if _word(kid) == "in")
-            return self.role(kids[at + 1])
+            return self._learn(binding, self.role(kids[at + 1]))
         if node.type == symbols.expr_stmt:
-            return self.role(node.children[-1])
-        return Role.UNKNOWN if node.type == symbols.case_block else Role.STATIC
+            return self._learn(binding, self.role(node.children[-1]))
+        return False
 
     def _power(self, node: Node, length: int) -> Role:
         """A name followed by attributes, subscripts and calls."""
@@ -199,12 +190,8 @@ class Roles:
     def _is_star(self, node: Tree) -> bool:
         if not isinstance(node, Leaf):
             return False
-        return any(
-            b.how is How.PARAMETER
-            and (leaf := b.node if isinstance(b.node, Leaf) else b.node.children[0]) is not None
-            and _is_starred(leaf)
-            for b in self.names.bindings(node)
-        )
+        bindings = self.names.bindings(node)
+        return any(b.how is How.PARAMETER and _is_starred(_parameter_leaf(b)) for b in bindings)
 
     def _called(self, node: Node, index: int, receiver: Role) -> Role:
         """The role of what a call returns."""
@@ -250,17 +237,37 @@ class Roles:
             is_static = bound or parameter.keyword_only or parameter.star == "**"
             self._learn(parameter.leaf, Role.STATIC if is_static else Role.REF)
 
-    def _learn(self, leaf: Leaf, role: Role) -> bool:
-        old = self.known.get(id(leaf))
-        self.known[id(leaf)] = role if old is None else max(old, role)
-        return self.known[id(leaf)] is not old
+    def _learn(self, key: Leaf | Binding, role: Role) -> bool:
+        """Note that `key` may have `role`; whether that is news."""
+        old = self.known.get(id(key), Role.STATIC)
+        self.known[id(key)] = max(old, role)
+        return role > old
 
     def _spread(self) -> None:
+        """Let roles spread until nothing changes; then give up on parameters that no call was seen to fill."""
         calls = [call for function in self.inside.values() for call in calls_in(function)]
-        for _ in range(8):  # roles only grow; eight calls deep is more than kernels have
-            learned = [self._from_call(call) for call in calls]
-            if True not in learned:
+        self._settle(calls)
+        for function in self.inside.values():
+            for parameter in parameters(function):
+                if id(parameter.leaf) not in self.known and not parameter.optional:
+                    self.known[id(parameter.leaf)] = Role.UNKNOWN
+        self._settle(calls)
+
+    def _settle(self, calls: list[Call]) -> None:
+        for _ in range(
+            20
+        ):  # roles only grow, through chains of names and calls that are short in practice
+            news = [self._from_binding(binding) for binding in self.bindings.values()]
+            news += [self._from_call(call) for call in calls]
+            news += [self._from_returns(function) for function in self.inside.values()]
+            if True not in news:
                 return
+
+    def _from_returns(self, function: Node) -> bool:
+        role = max((self.role(value) for value in _returned(function)), default=Role.STATIC)
+        is_news = role > self.returns.get(id(function), Role.STATIC)
+        self.returns[id(function)] = max(role, self.returns.get(id(function), Role.STATIC))
+        return is_news
 
     def _from_call(self, call: Call) -> bool:
         meaning = self.names.callee(call)
@@ -325,6 +332,11 @@ class Roles:
                 continue
             changed |= self._learn(parameter.leaf, role)
         return changed
+
+
+def _parameter_leaf(binding: Binding) -> Leaf:
+    node = binding.node
+    return node if isinstance(node, Leaf) else node.children[0]
 
 
 def _is_starred(leaf: Leaf) -> bool:
