@@ -20,8 +20,7 @@ def may_change(module: Module, site: Site) -> bool:
 
 def needs_no_gate(module: Module, site: Site, value: Tree) -> bool:
     """Whether backend tests, or a `try` with a fallback, around the site or the value gate it already."""
-    nodes = (site.call.trailer, value)
-    return any(module.backends.unreached(n) or module.backends.has_fallback(n) for n in nodes)
+    return module.is_guarded(site.call.trailer) or module.is_guarded(value)
 
 
 def is_empty_on_cpu(module: Module, value: Tree, depth: int = 0) -> bool:

@@ -197,6 +197,8 @@ class Backends:
         if isinstance(node, Leaf):
             value = self.names.assigned(node)
             return self.words(value, platform) if value is not None else []
+        if node.type == symbols.namedexpr_test:
+            return self.words(node.children[2], platform)
         if node.type != symbols.power:
             return []
         return self._power_words(node, len(node.children), platform)
@@ -326,11 +328,10 @@ class Backends:
         if first is None:
             return None
         if call.index == 1 and isinstance(callee, Leaf) and callee.value in ("bool", "any", "all"):
-            if not isinstance(first, Leaf) and first.children[-1].type == symbols.comp_for:
-                first = first.children[0]
-            elif callee.value != "bool":
+            element = _comprehended(first)
+            if element is None and callee.value != "bool":
                 return None
-            return self.truth(first, platform)
+            return self.truth(first if element is None else element, platform)
         before = call.power.children[call.index - 1]
         if before.type == symbols.trailer and str(before).strip() == ".startswith":
             words = self._power_words(call.power, call.index - 1, platform)
@@ -500,6 +501,16 @@ def _jax_name(path: str) -> str:
     """The last part of a dotted path into JAX, else ''."""
     parts = path.split(".")
     return parts[-1] if parts[0] == "jax" else ""
+
+
+def _comprehended(node: Tree) -> Tree | None:
+    """The element of a generator expression or a list comprehension; None for anything else."""
+    if node.type == symbols.atom and len(node.children) == 3 and node.children[0].value == "[":
+        node = node.children[1]
+    if isinstance(node, Leaf) or node.children[-1].type != symbols.comp_for:
+        return None
+    element: Tree = node.children[0]
+    return element
 
 
 def _any(values: list[Truth]) -> Truth:

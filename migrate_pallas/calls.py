@@ -104,11 +104,6 @@ class Call:
         """Offset after the closing parenthesis."""
         return end(self.trailer)
 
-    @property
-    def lines(self) -> range:
-        """The lines on which the call stands."""
-        return range(first_leaf(self.power).lineno, last_leaf(self.trailer).lineno + 1)
-
 
 def call_at(trailer: Node) -> Call | None:
     """The call whose arguments `trailer` holds; None where `trailer` is an attribute or a subscript."""

@@ -11,11 +11,15 @@ from .edits import Edit
 class Need:
     """A name that a changed text uses and that must be bound at module level.
 
-    `statement` is the import that binds it; it is empty for the gate, which is defined.
+    Either `statement` imports it, or `lines` define it; a tab that begins a line stands for one indentation.
     """
 
     name: str
     statement: str = ""
+    lines: tuple[str, ...] = ()
+
+
+NOTHING: frozenset[Need] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Change:
     start: int
     reason: str
     edits: tuple[Edit, ...]
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = NOTHING
     edited: bool = False
 
 

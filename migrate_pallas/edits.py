@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .calls import Brackets, Item, Tree, end, start
+from .parsing import symbols
 
 _REST_OF_LINE = re.compile(r"[ \t\f]*(?P<comment>#[^\r\n]*)?(?P<newline>\r\n|\r|\n|\Z)")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -26,6 +27,24 @@ class Edit:
 
 
 Edits = tuple[Edit, ...]
+
+_TIGHTER = (
+    symbols.power,
+    symbols.factor,
+    symbols.term,
+    symbols.arith_expr,
+    symbols.shift_expr,
+    symbols.and_expr,
+    symbols.xor_expr,
+    symbols.expr,
+    symbols.comparison,
+    symbols.not_test,
+    symbols.and_test,
+    symbols.or_test,
+    symbols.star_expr,
+    symbols.comp_for,
+    symbols.comp_if,
+)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -66,6 +85,17 @@ def replace(node: Tree, text: str) -> Edits:
 def wrap(node: Tree, before: str, after: str) -> Edits:
     """`before` and `after` are put around `node`, which itself stays as it is."""
     return Edit(start(node), start(node), before), Edit(end(node), end(node), after)
+
+
+def binds_tighter(node: Tree) -> bool:
+    """Whether what is around `node` would take a conditional expression in its place apart.
+
+    The Python language reference, 6.17 "Operator precedence".
+    """
+    parent = node.parent
+    if parent.type == symbols.test:
+        return node is not parent.children[-1]
+    return parent.type in _TIGHTER
 
 
 def remove_item(text: str, brackets: Brackets, item: Item) -> Edits:

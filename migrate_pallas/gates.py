@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fissix.pgen2 import token
@@ -23,12 +23,13 @@ TPU_MODULE = "jax.experimental.pallas.tpu"
 # How a module that a rewrite names is imported where it is not bound: (statement, alias for a taken name)
 _IMPORTS = {
     "jax": ("import jax", "import jax as {}"),
+    "contextlib": ("import contextlib", "import contextlib as {}"),
     TPU_MODULE: (
         "from jax.experimental.pallas import tpu as pltpu",
         "from jax.experimental.pallas import tpu as {}",
     ),
 }
-_USUAL_NAME = {"jax": "jax", TPU_MODULE: "pltpu"}
+_USUAL_NAME = {"jax": "jax", "contextlib": "contextlib", TPU_MODULE: "pltpu"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Gate:
         self.names = names
         self.backends = backends
         self.settings = settings
-        self.name, self.definition = self._choose()
+        self.name, self.definition = free_or_bound(names, settings.gate, self._is_gate)
 
     def call(self, node: Tree) -> Spelled | None:
         """The gate's call as it is written at `node`; None where no gate may run there (it runs at import)."""
@@ -54,20 +55,11 @@ class Gate:
             late = self.definition is not None and start(self.definition) > start(node)
             if not self.settings.gate_at_import or late:
                 return None
-        return Spelled(f"{self.name}()", self._needs())
+        return self.later()
 
-    def _choose(self) -> tuple[str, Tree | None]:
-        """The first name that is a gate already, with what binds it, or that nothing binds."""
-        wanted = self.settings.gate
-        for name in _alternatives(wanted):
-            bindings = self.names.bound_anywhere(name)
-            if not bindings:
-                return name, None
-            if bindings == self.names.module.bindings.get(name) and all(
-                self._is_gate(binding) for binding in bindings
-            ):
-                return name, bindings[0].node
-        raise AssertionError("unreachable: names do not run out")
+    def later(self) -> Spelled:
+        """The gate's call where it runs after import, whatever the place that asks."""
+        return Spelled(f"{self.name}()", self._needs())
 
     def _is_gate(self, binding: Binding) -> bool:
         if binding.how is How.IMPORT:
@@ -90,7 +82,29 @@ class Gate:
             module, name = self.settings.gate_import
             alias = "" if name == self.name else f" as {self.name}"
             return frozenset({Need(self.name, f"from {module} import {name}{alias}")})
-        return frozenset({Need(self.name)}) | module_name("jax", None, self.names).needs
+        jax = module_name("jax", None, self.names)
+        lines = (
+            f"def {self.name}() -> bool:",
+            f'\t"""{_DOCSTRING}"""',
+            f'\treturn {jax.text}.default_backend() == "tpu"',
+        )
+        return frozenset({Need(self.name, lines=lines)}) | jax.needs
+
+
+def free_or_bound(
+    names: Names, wanted: str, serves: Callable[[Binding], bool]
+) -> tuple[str, Tree | None]:
+    """The first of `wanted`, `_wanted`, `_wanted_2`, ... that is bound to what `serves`, or that nothing binds.
+
+    With what binds it at module level, or None.
+    """
+    for name in _alternatives(wanted):
+        bindings = names.bound_anywhere(name)
+        if not bindings:
+            return name, None
+        if bindings == names.module.bindings.get(name) and all(serves(b) for b in bindings):
+            return name, bindings[0].node
+    raise AssertionError("unreachable: names do not run out")
 
 
 def module_name(path: str, node: Tree | None, names: Names) -> Spelled:
@@ -173,7 +187,7 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
     module is imported.
     """
     needy = [change for change in changes if change.needs]
-    needs = sorted({need for change in needy for need in change.needs})
+    needs = sorted({need for change in needy for need in change.needs}, key=_order)
     if not needs:
         return ()
     statements = [child for child in tree.children if child.type != token.ENDMARKER]
@@ -184,33 +198,33 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
     return (Edit(place.offset, place.offset, _block(text, place, needs)),)
 
 
+def _order(need: Need) -> tuple[int, str]:
+    """Imports by their text, then the gate, then what calls it."""
+    return (0, need.statement) if need.statement else (len(need.lines), need.name)
+
+
 def _block(text: str, place: _Place, needs: Sequence[Need]) -> str:
-    """The lines that are put in at `place`: imports, then the gate with two blank lines around it."""
+    """The lines that are put in at `place`: imports, then definitions with two blank lines around each."""
     newline = newline_of(text)
     head, tail = text[: place.offset], text[place.offset :]
     blank = _blank_lines_at_start(tail)
     imports = "".join(need.statement + newline for need in needs if need.statement)
-    gate = "".join(_definition(need.name, needs, text) for need in needs if not need.statement)
+    definitions = (newline * 2).join(_written(need.lines, text) for need in needs if need.lines)
     block = newline if head and head[-1] not in "\r\n" else ""
     if imports and place.after == "docstring":
         block += newline
     block += imports
-    if gate:
+    if definitions:
         block += newline * 2 if block or head.strip() else ""
-        block += gate
-    wanted = 2 if gate else 0 if place.after == "import" else 1
+        block += definitions
+    wanted = 2 if definitions else 0 if place.after == "import" else 1
     return block + newline * max(0, wanted - blank) if tail.strip() else block
 
 
-def _definition(name: str, needs: Iterable[Need], text: str) -> str:
-    jax = next((n.name for n in needs if n.statement.startswith("import jax")), "jax")
+def _written(lines: Iterable[str], text: str) -> str:
+    """A definition in the indentation and with the line endings of `text`."""
     indent, newline = _indent_of(text), newline_of(text)
-    lines = (
-        f"def {name}() -> bool:",
-        f'{indent}"""{_DOCSTRING}"""',
-        f'{indent}return {jax}.default_backend() == "tpu"',
-    )
-    return "".join(line + newline for line in lines)
+    return "".join(line.replace("\t", indent) + newline for line in lines)
 
 
 def _blank_lines_at_start(text: str) -> int:

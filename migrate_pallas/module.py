@@ -8,7 +8,7 @@ from functools import cached_property
 from fissix.pytree import Leaf, Node
 
 from .backends import Backends
-from .calls import Call, Tree, call_at, first_leaf
+from .calls import Call, Tree, call_at, first_leaf, last_leaf
 from .changes import Change, Finding, Need
 from .edits import Edits
 from .gates import Gate
@@ -61,9 +61,25 @@ class Module:
         """The site that `call` is; None where it hands nothing to a target or a comment says to skip it."""
         key = id(call.trailer)
         if key not in self._sites:
-            skipped = any(line in self._skipped for line in call.lines)
-            self._sites[key] = None if skipped else site_of(call, self.names)
+            kept = self.call_at(call.trailer)
+            self._sites[key] = site_of(kept, self.names) if kept else None
         return self._sites[key]
+
+    def call_at(self, trailer: Node) -> Call | None:
+        """The call whose arguments `trailer` holds; None where it is none or a comment says to skip it."""
+        call = call_at(trailer)
+        return None if call is None or self.is_skipped(call.power, call.trailer) else call
+
+    def is_skipped(self, first: Tree, last: Tree | None = None) -> bool:
+        """Whether a comment says to skip what stands on the lines from `first` to `last` (or of `first` alone)."""
+        lines = range(
+            first_leaf(first).lineno, last_leaf(first if last is None else last).lineno + 1
+        )
+        return any(line in self._skipped for line in lines)
+
+    def is_guarded(self, node: Tree) -> bool:
+        """Whether backend tests or a `try` with a fallback keep `node` from harm where there is no TPU."""
+        return self.backends.unreached(node) or self.backends.has_fallback(node)
 
     def site_at(self, trailer: Node) -> Site | None:
         """The site whose arguments `trailer` holds, or None."""
@@ -103,6 +119,16 @@ class Module:
         self.changes[leaf.start] = Change(
             code, leaf.lineno, leaf.column, leaf.start, reason, edits, needs
         )
+
+    def find_at_import(self, code: str, node: Tree, what: str) -> None:
+        """Record that `what`, for the rule `code`, needs a gate in code that runs at import."""
+        if self.settings.runs(code):
+            advice = "Move it into a function, or pass --gate-at-import"
+            self.find(
+                "MP208",
+                node,
+                f"{what} needs a gate, in code that runs at import, where a gate would start the backend. {advice}",
+            )
 
     def find(self, code: str, node: Tree, message: str) -> None:
         """Record a finding at `node`, if findings of that code were asked for."""

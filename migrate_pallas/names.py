@@ -115,6 +115,7 @@ class Names:
         self.used: dict[
             str, list[Leaf]
         ] = {}  # every NAME leaf that reads or binds a variable, by spelling
+        self.binders: dict[int, Scope] = {}  # the scope of each leaf that binds, by the leaf's id
         _Collector(self, tree).run()
 
     # -- the question --
@@ -161,7 +162,7 @@ class Names:
 
     def bindings(self, leaf: Leaf) -> list[Binding]:
         """All bindings that the name `leaf` may refer to, in the scope that it refers to; [] for none."""
-        return self.lookup(leaf.value, self.scope(leaf))
+        return self.lookup(leaf.value, self.binders.get(id(leaf)) or self.scope(leaf))
 
     def lookup(self, name: str, scope: Scope) -> list[Binding]:
         """All bindings of `name` as seen from `scope` (a class's names are seen from its own body only)."""
@@ -446,6 +447,7 @@ class _Collector:
         value: Tree | None = None,
     ) -> None:
         self.names.used.setdefault(leaf.value, []).append(leaf)
+        self.names.binders[id(leaf)] = scope
         scope.bind(Binding(leaf.value, how, node, path, value))
 
     def targets(self, node: Tree, scope: Scope, owner: Node) -> None:

@@ -208,8 +208,11 @@ class Review:
             self.screen.change(file.name, file.examined, change)
             if not self._answer(file, change):
                 return
-        self._done.append(file)
-        self.screen.additions(file.name, file.examined, file.accepted)
+        if file.accepted or any(answer.press for answer in file.answers):
+            self._done.append(file)
+            self.screen.additions(file.name, file.examined, file.accepted)
+        else:  # nothing to write or to undo: an earlier review's answers are only counted
+            self._write(file)
 
     def _answer(self, file: InHand, change: Change) -> bool:
         """Ask until `change` has an answer; False where the next question is not in `file`."""
@@ -312,24 +315,28 @@ class Review:
         number, text = len(file.answers), file.examined.text
         first, last = _shown_to_edit(text, change)
         proposed = apply(text[first:last], moved(change.edits, -first))
-        opened = file.drafts.get(number, proposed)
+        opened = _with_newline(file.drafts.get(number, proposed), "\n")
         try:
-            saved = self.screen.edit(_with_newline(opened, "\n"))
+            saved = self.screen.edit(opened)
         except EditorFailed as error:
             self.screen.hint(f"{error}: nothing is changed.")
             return None
-        after = None if saved is None else _as_in_file(saved, proposed, newline_of(text))
-        if after is None or not after.strip() or after in (proposed, opened):
-            self.screen.hint("The text is empty, or as it was: y applies the change as proposed.")
+        if (
+            not saved
+            or saved.isspace()
+            or _with_newline(saved, "\n") == _with_newline(proposed, "\n")
+        ):
+            self.screen.hint(
+                "The text is empty, or as proposed, or was not saved: nothing is changed."
+            )
             return None
+        after = file.drafts[number] = _as_in_file(saved, proposed, newline_of(text))
         edited = _edited(text, change, first, last, after)
         message = self._objection(file, edited)
-        if message is None:
-            file.drafts.pop(number, None)
-            return edited
-        file.drafts[number] = after
-        self.screen.hint(f"{message}\ne opens your text again.")
-        return None
+        if message is not None:
+            self.screen.hint(f"{message}\ne opens your text again.")
+            return None
+        return edited
 
     def _objection(self, file: InHand, edited: Change) -> str | None:
         """Why the file could not be written with `edited`, if so."""

@@ -136,9 +136,9 @@ class Terminal:
         Raises KeyboardInterrupt on Ctrl-C, and EOFError where no more keys will come.
         """
         self._prompt = self._paint(prompt, BOLD, BLUE)
-        self._show(self._prompt)
         self._waiting = True
         try:
+            self._show(self._prompt)
             self.check()
             pressed = self._read_key()
         except OSError as error:

@@ -113,7 +113,9 @@ class _Team(Generic[Item, Result]):
     def _hand_out(self) -> None:
         """Give idle workers what waits, and take on more workers while there are fewer than jobs."""
         for worker in [worker for worker in self.workers if worker.portion is None]:
-            if self.waiting:
+            if worker.connection.poll():  # An idle one has nothing to say but that it is dead.
+                self._bury(worker)
+            elif self.waiting:
                 self._give(worker)
         while self.waiting and len(self.workers) < self.jobs:
             try:

@@ -542,6 +542,23 @@ class TestGitignore:
         os.mkfifo(".gitignore")
         assert found() == ["a.py"]
 
+    def test_a_line_that_is_no_pattern_takes_nothing_from_the_others(self):
+        tree("a.py", "b.py", "c.py")
+        put(".gitignore", "a.py\n[z-x].py\n!\n//\n[[:alpha:]\n\nb.py\n")
+        assert found() == ["c.py"]
+
+    @pytest.mark.usefixtures("_project_on_the_path")
+    def test_pathspec_is_imported_only_if_there_are_rules(self):
+        tree("a.py")
+        script = "import sys; from migrate_pallas.files import discover; list(discover(['.']))\n"
+        script += "print('pathspec' in sys.modules)"
+        for expected in ("False\n", "True\n"):
+            done = subprocess.run(
+                [sys.executable, "-W", "error", "-c", script], capture_output=True, check=True
+            )
+            assert done.stdout.decode() == expected
+            put(".gitignore", "[[:alpha:]].py\n")
+
     # Beside each pattern, what makes it hard.
     @pytest.mark.parametrize(
         "rules",

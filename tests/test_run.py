@@ -155,6 +155,15 @@ class TestManyFiles:
         assert [outcome.path for outcome in outcomes if outcome.changes] == changed
         assert len(changed) == 70 - 24 - 1 + (10 % 3 == 0)
 
+    def test_processes_need_not_be_forks(self, monkeypatch):
+        monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
+        paths = sources(40)
+        child = os.fork()  # It leaves a process of multiprocessing's own behind.
+        if not child:
+            os._exit(not all(outcome.changes for outcome in run(paths, WRITE, 2)))
+        assert os.waitpid(child, 0)[1] == 0
+        assert {path.read_bytes() for path in paths} == {AFTER}
+
     def test_few_files_need_no_process(self, monkeypatch):
         monkeypatch.setattr(workers, "in_order", raising(AssertionError("processes were started")))
         assert len(list(run(sources(20), LOOK, 8))) == 20
@@ -239,15 +248,16 @@ class TestProcesses:
 
     def test_an_idle_process_may_be_killed(self):
         def chunks():
-            yield [1]
-            # Found out when it is handed the next chunk, or while it waits for one.
-            yield [2]
+            for item in (1, 2, 3):
+                yield [item]
             for child in children_of(os.getpid()):
                 os.kill(child, signal.SIGKILL)
-            yield [3]
-            yield [4]
+            for item in (4, 5, 6):
+                yield [item]
 
-        assert results_of(chunks()) == [[10], [None], [30], [None]]
+        # Those deaths are no fault of item 5, which has one of its own.
+        expected = [[10], [None], [30], [None], [50], [None]]
+        assert results_of(chunks(), {5: 1}, jobs=3) == expected
 
     def test_without_another_process_the_work_is_done_here(self, monkeypatch):
         monkeypatch.setattr(workers._Team, "_start", raising(BlockingIOError()))

@@ -77,12 +77,7 @@ def gate(module: Module, site: Site, argument: Held) -> None:
         return
     call = module.gate.call(value)
     if call is None:
-        module.find(
-            "MP208",
-            argument.item.first,
-            f"collective_axes of {site.target} needs a gate, in code that runs at import: a gate there would start "
-            "the backend. Move it into a function, or pass --gate-at-import",
-        )
+        module.find_at_import("MP101", argument.item.first, f"collective_axes of {site.target}")
         return
     reason = (
         f"{site.target} has collective axes in Mosaic GPU kernels only: kept on TPU, () elsewhere"

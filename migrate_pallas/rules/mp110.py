@@ -108,18 +108,9 @@ def _propose(
     module: Module, site: Site, node: Tree, row: Row | None, value: Tree, reason: str
 ) -> None:
     if row is None:
-        _find_at_import(module, site, node)
+        module.find_at_import("MP110", node, f"interpret= of {site.target}")
     else:
         module.propose("MP110", node, reason, row.edits(value), row.needs)
-
-
-def _find_at_import(module: Module, site: Site, node: Tree) -> None:
-    module.find(
-        "MP208",
-        node,
-        f"interpret= of {site.target} needs a gate, in code that runs at import: a gate there would start the backend. "
-        "Move it into a function, or pass --gate-at-import",
-    )
 
 
 def _add(module: Module, site: Site, rows: Rows, reason: str) -> None:
@@ -140,7 +131,7 @@ def _add(module: Module, site: Site, rows: Rows, reason: str) -> None:
             )
             return
     if row is None:
-        _find_at_import(module, site, trailer)
+        module.find_at_import("MP110", trailer, f"interpret= of {site.target}")
         return
     edits = add_item(module.text, brackets, f"interpret={row.text}")
     module.propose("MP110", trailer, reason, edits, row.needs)

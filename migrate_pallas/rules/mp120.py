@@ -1,0 +1,84 @@
+"""MP120: `get_tpu_info()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bowler import Query
+from fissix.pytree import Node
+
+from ..calls import Call, end, start
+from ..edits import Edit, binds_tighter
+from ..figures import Figures
+from ..gates import TPU_MODULE
+from ..module import Module
+from ..settings import GATE
+from . import CALL, rule
+
+
+@rule("MP120", "tpu-info", ("get_tpu_info",))
+def tpu_info(query: Query) -> Query:
+    """`pltpu.get_tpu_info()`, which raises where there is no TPU.
+
+    What it does: asks for the figures of one chip instead (`--tpu`, default v6e); gated, only where there is no TPU.
+
+    Why: on CPU it raises `ValueError: Unsupported TPU device kind: cpu`.
+
+    Example:
+
+        vmem = pltpu.get_tpu_info().vmem_capacity_bytes
+
+    Use instead:
+
+        vmem = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V6E, 1).vmem_capacity_bytes
+
+    References: jax/_src/pallas/mosaic/tpu_info.py, JAX 0.10.2.
+    """
+    return query.select(CALL).filter(asks_for_info).modify(name_the_chip)
+
+
+def asks_for_info(node: Node, capture: dict[str, Any], filename: str) -> bool:
+    """Whether the call `node` asks for the figures of the TPU that is there, and would do so on CPU."""
+    module: Module = capture["module"]
+    call = module.call_at(node)
+    if call is None or call.brackets.items:
+        return False
+    path = module.names.callee(call).path
+    if path.rpartition(".")[2] != "get_tpu_info" or not path.startswith(
+        ("jax.experimental.pallas", "jax._src.pallas")
+    ):
+        return False
+    capture["call"] = call
+    return module.settings.strategy != GATE or not module.is_guarded(node)
+
+
+def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
+    """Propose the call that names the chip."""
+    module: Module = capture["module"]
+    call: Call = capture["call"]
+    info = Figures(module).info(node, _prefix(module, call))
+    reason = f"get_tpu_info() raises where there is no TPU: the figures of a {module.settings.chip} stand in"
+    first, last = start(call.power), end(node)
+    if module.settings.strategy != GATE:
+        module.propose("MP120", call.power, reason, (Edit(first, last, info.text),), info.needs)
+        return
+    gate = module.gate.call(node)
+    if gate is None:
+        module.find_at_import("MP120", call.power, "get_tpu_info()")
+        return
+    followed = call.index + 1 < len(call.power.children)
+    opening, closing = ("(", ")") if followed or binds_tighter(call.power) else ("", "")
+    edits = (
+        Edit(first, first, opening),
+        Edit(last, last, f" if {gate.text} else {info.text}{closing}"),
+    )
+    module.propose("MP120", call.power, reason, edits, gate.needs | info.needs)
+
+
+def _prefix(module: Module, call: Call) -> str:
+    """How the TPU module is written in `call`; '' where the function is called by its bare name."""
+    if call.index < 2:
+        return ""
+    path = module.names.path(call.power, call.index - 1)
+    written = "".join(str(part) for part in call.power.children[: call.index - 1])
+    return written.strip() if path == TPU_MODULE else ""
