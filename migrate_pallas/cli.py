@@ -14,12 +14,13 @@ from pathlib import Path
 import click
 
 from . import __version__, files
+from .figures import CHIPS
 from .files import FileFault, discover
 from .progress import progress
 from .report import Totals, summary, tell
 from .rules import all_rules
 from .run import Task, cores, described, piped, run
-from .settings import CPU, GATE, INTERPRET, REMOVE, Settings
+from .settings import AUTO, CPU, GATE, GENERIC, INTERPRET, REMOVE, SIMULATOR, Settings
 
 DONE, PENDING, FAILED, INTERRUPTED = 0, 1, 2, 130
 
@@ -100,6 +101,19 @@ def _codes(
     "--gate-at-import", is_flag=True, help="Also write gates in code that runs at import."
 )
 @click.option(
+    "--interpreter",
+    type=click.Choice([AUTO, GENERIC, SIMULATOR]),
+    default=AUTO,
+    help="The interpreter to write: auto chooses for each kernel, which is the default; generic is "
+    "interpret=True, tpu the TPU simulator.",
+)
+@click.option(
+    "--tpu",
+    type=click.Choice(list(CHIPS)),
+    default=Settings.chip,
+    help="The chip whose figures stand in for those of a TPU that is not there. Default: v6e.",
+)
+@click.option(
     "--select", multiple=True, callback=_codes, metavar="CODES", help="Rules and findings to run."
 )
 @click.option(
@@ -142,6 +156,8 @@ def command(
     gate: str | None,
     gate_import: tuple[str, str] | None,
     gate_at_import: bool,
+    interpreter: str,
+    tpu: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     review: bool,
@@ -169,6 +185,8 @@ def command(
         gate=gate or (gate_import[1] if gate_import else Settings.gate),
         gate_import=gate_import,
         gate_at_import=gate_at_import,
+        interpreter=interpreter,
+        chip=tpu,
         select=select,
         ignore=ignore,
     )

@@ -20,7 +20,7 @@ from .hunks import clash, lines, moved, touched, word_changes
 from .parsing import SyntaxFault
 from .pipeline import Examined, Unsound, examine, migrated, proven
 from .report import tell
-from .run import Outcome, fault_of, shown
+from .run import Fault, Outcome, described, fault_of, shown
 from .screens import HELP
 from .sessions import Kept, Key, Session, Standing, Verdict, keys
 from .settings import Settings
@@ -169,7 +169,7 @@ class Review:
                 return
 
     def _opened(self, files: Iterable[Path | FileFault]) -> Iterator[InHand]:
-        """The files that have changes; what is to be told of any file is."""
+        """The files that have changes."""
         for path in files:
             self.screen.check()
             file = self._open(path)
@@ -177,28 +177,32 @@ class Review:
                 yield file
 
     def _open(self, path: Path | FileFault) -> InHand | None:
+        """The file at `path` where it has changes; what is to be told of it is."""
+        if isinstance(path, FileFault):
+            self._fail(shown(path.path) if path.path else "", path)
+            return None
         try:
-            if isinstance(path, FileFault):
-                raise path
             source = read(path)
-            examined = examine(source.text, self.settings)
-        except (FileFault, SyntaxFault) as error:
-            where = path.path if isinstance(path, FileFault) else path
-            self._fail(shown(where) if where else "", error)
+            file = InHand(path, source, examine(source.text, self.settings))
+            if self.session.path is not None:
+                file.keys = keys(source.text, file.examined.changes)
+                file.remembered = self.session.answers(path, source.raw)
+        except Exception as error:
+            self._fail(shown(path), error)
             return None
-        tell(Outcome(shown(path), findings=examined.findings), self.screen.report)
-        self.result.findings += len(examined.findings)
-        if not examined.changes:
-            return None
-        file = InHand(path, source, examined)
-        if self.session.path is not None:
-            file.keys = keys(examined.text, examined.changes)
-            file.remembered = self.session.answers(path, source.raw)
-        return file
+        findings = file.examined.findings
+        self.result.findings += len(findings)
+        tell(Outcome(file.name, findings=findings), self.screen.report)
+        return file if file.examined.changes else None
 
-    def _fail(self, name: str, error: FileFault | SyntaxFault | Unsound) -> None:
+    def _fail(self, name: str, error: Exception) -> None:
+        """Tell why a file could not be done; even a bug of ours must not keep the others from being done."""
         self.result.faults += 1
-        tell(Outcome(name, fault=fault_of(error)), self.screen.report)
+        if isinstance(error, FileFault | SyntaxFault | Unsound):
+            fault = fault_of(error)
+        else:
+            fault = Fault("MP905", f"internal error: {described(error)}; please report it")
+        tell(Outcome(name, fault=fault), self.screen.report)
 
     # -- one file --
 
@@ -348,8 +352,9 @@ class Review:
             result = lines(migrated(file.examined, accepted))
             line = "".join(result[error.line - 1 : error.line]).strip()
             return f"That can't be written: {error}, line {error.line} of the file:\n    {line}"
-        except FileFault as error:
-            return f"That can't be written: {error}."
+        except Exception as error:
+            reason = error if isinstance(error, FileFault) else described(error)
+            return f"That can't be written: {reason}."
         return None
 
     # -- what is written --
@@ -369,7 +374,7 @@ class Review:
         try:
             result = proven(file.examined, accepted, self.settings)
             write(file.source, result, self.roots)
-        except (FileFault, Unsound) as error:
+        except Exception as error:
             self._fail(file.name, error)
             return
         self.result.applied += len(accepted)

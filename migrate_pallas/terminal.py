@@ -38,8 +38,22 @@ class EditorFailed(Exception):
 
 
 def _wants_colour() -> bool:
-    """See https://no-color.org, and terminfo for `dumb`."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    """Whether nobody has asked for none (https://no-color.org), and terminfo knows the terminal to have some."""
+    if os.environ.get("NO_COLOR") or _is_dumb():
+        return False
+    try:
+        import curses
+    except ImportError:
+        return True
+    try:
+        curses.setupterm(fd=sys.stdout.fileno())
+    except curses.error:  # not in the database, which small systems lack: as git does, trust it
+        return True
+    return curses.tigetnum("colors") >= 8
+
+
+def _is_dumb() -> bool:
+    return os.environ.get("TERM", "dumb") == "dumb"
 
 
 class Terminal:
@@ -62,7 +76,7 @@ class Terminal:
         self._stopped = False
 
     def __enter__(self) -> Terminal:
-        if termios and os.environ.get("TERM", "dumb") != "dumb":
+        if termios and not _is_dumb():
             with contextlib.suppress(termios.error):
                 self._usual = termios.tcgetattr(self._input)
         self._read_keys()
@@ -83,8 +97,9 @@ class Terminal:
 
     def _on(self, name: str, do: Any) -> None:
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            self._signals[number] = signal.signal(number, do)
+        if number is None or signal.getsignal(number) in (signal.SIG_IGN, None):  # as under nohup
+            return
+        self._signals[number] = signal.signal(number, do)
 
     def _read_keys(self) -> None:
         if self._usual is not None:

@@ -1105,7 +1105,7 @@ def test_what_the_output_encoding_lacks_is_spelled_out(repo: Path, start: Start)
     assert "# \\u8868 \udce9" in terminal.asks()
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "vt100"}])
 def test_no_colour_where_none_is_wanted(start: Start, environment: dict[str, str]) -> None:
     terminal = start(**environment)
     terminal.asks()
@@ -1314,6 +1314,28 @@ def test_a_rewrite_that_is_refused_is_reported_and_the_file_left(
     assert files(repo) == (ONE, without(TWO, "d", "e"))
     assert any(":6:1: MP905 " in line for line in script.reports)
     assert (reviewed.applied, reviewed.faults) == (2, 1)
+
+
+@pytest.mark.parametrize("part", ["examine", "proven"])
+def test_a_bug_of_ours_in_one_file_does_not_keep_the_others_from_being_done(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    usual = getattr(review_module, part)
+
+    def failing(subject: str | Examined, *rest: object) -> object:
+        text = subject if isinstance(subject, str) else subject.text
+        if 'axes="a"' in text:
+            raise RecursionError("too deep")
+        return usual(subject, *rest)
+
+    monkeypatch.setattr(review_module, part, failing)
+    script = Script("aa")
+    paths = [repo / "one.py", repo / "two.py"]
+    reviewed = Review(TO_INTERPRET, [str(repo)], script, Session()).run(paths)
+    assert files(repo)[0] == ONE
+    assert files(repo)[1] == without(TWO, "d", "e")
+    assert any("MP905 internal error: RecursionError: too deep" in r for r in script.reports)
+    assert reviewed.faults == 1
 
 
 def test_an_edited_change_is_not_held_against_the_proof() -> None:
