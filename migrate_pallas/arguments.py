@@ -98,10 +98,25 @@ def _is_assigned(leaf: Leaf) -> bool:
 
 
 def _is_shared(module: Module, leaf: Leaf, shares: Callable[[Site], bool]) -> bool:
+    site = _splatted_into(module, leaf)
+    return site is not None and shares(site)
+
+
+def sharing(module: Module, argument: Held) -> list[Site]:
+    """Every site that `argument` is handed to: several, where it is the entry of a dict assigned to a name."""
+    name = argument.splat.value if argument.splat and argument.outer is None else None
+    name = unwrapped(name) if name is not None else None
+    if not isinstance(name, Leaf):
+        return []
+    found = {leaf.start: _splatted_into(module, leaf) for leaf in (name, *module.names.uses(name))}
+    return [site for site in found.values() if site is not None]
+
+
+def _splatted_into(module: Module, leaf: Leaf) -> Site | None:
+    """The site that the name `leaf` is splatted into, or None."""
     argument = leaf.parent
     if argument.type != symbols.argument or argument.children[0].type != token.DOUBLESTAR:
-        return False
+        return None
     trailer = argument.parent if argument.parent.type == symbols.trailer else argument.parent.parent
     call = call_at(trailer) if trailer.type == symbols.trailer else None
-    site = module.site(call) if call else None
-    return site is not None and shares(site)
+    return module.site(call) if call else None

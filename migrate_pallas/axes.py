@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fissix.pytree import Leaf
 
-from .backends import CPU
+from .arguments import held
+from .backends import TPU
 from .calls import Tree, as_call, unwrapped
 from .edits import Edits, wrap
 from .kinds import Kind
 from .module import Module
 from .parsing import symbols
+from .settings import GATE
 from .targets import SCOPED, Site
 
 
@@ -23,8 +25,16 @@ def needs_no_gate(module: Module, site: Site, value: Tree) -> bool:
     return module.is_guarded(site.call.trailer) or module.is_guarded(value)
 
 
-def is_empty_on_cpu(module: Module, value: Tree, depth: int = 0) -> bool:
-    """Whether `value` is `()` on CPU; `None` counts, as MP102 makes it `()`.
+def keeps_axes(module: Module, site: Site) -> bool:
+    """Whether `site` has axes on TPU when the rules are done: strategy gate keeps them there."""
+    if module.settings.strategy != GATE or not may_change(module, site):
+        return False
+    arguments = held(module, site, "collective_axes", lambda other: may_change(module, other))
+    return any(not is_empty_on(module, argument.item.value, TPU) for argument in arguments)
+
+
+def is_empty_on(module: Module, value: Tree, platform: str, depth: int = 0) -> bool:
+    """Whether `value` is `()` on `platform`; `None` counts, as MP102 makes it `()`.
 
     Follows conditionals with a backend test and names that were assigned once.
     """
@@ -32,22 +42,22 @@ def is_empty_on_cpu(module: Module, value: Tree, depth: int = 0) -> bool:
     if isinstance(value, Leaf):
         assigned = module.names.assigned(value) if depth < 10 else None
         if assigned is not None:
-            return not nones(assigned) and is_empty_on_cpu(module, assigned, depth + 1)
+            return not nones(assigned) and is_empty_on(module, assigned, platform, depth + 1)
         return bool(value.value == "None")
     if value.type == symbols.atom:
         return [child.type for child in value.children] == [7, 8]
     if value.type == symbols.test:
-        return _conditional_is_empty(module, value.children, depth)
+        return _conditional_is_empty(module, value.children, platform, depth)
     call = as_call(value)
     return call is not None and str(value).split() == ["tuple()"]
 
 
-def _conditional_is_empty(module: Module, children: list[Tree], depth: int) -> bool:
-    chosen = module.backends.truth(children[2], CPU)
+def _conditional_is_empty(module: Module, children: list[Tree], platform: str, depth: int) -> bool:
+    chosen = module.backends.truth(children[2], platform)
     branches = [children[0]] if chosen else [children[4]]
     if chosen is None:
         branches = [children[0], children[4]]
-    return all(is_empty_on_cpu(module, branch, depth + 1) for branch in branches)
+    return all(is_empty_on(module, branch, platform, depth + 1) for branch in branches)
 
 
 def nones(value: Tree) -> list[Leaf]:

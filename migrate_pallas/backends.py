@@ -464,14 +464,18 @@ class Backends:
 
     def has_fallback(self, node: Tree) -> bool:
         """Whether `node` stands in a `try` whose handler catches what JAX raises and goes on."""
+        return self.fallback(node) is not None
+
+    def fallback(self, node: Tree) -> Tree | None:
+        """The `except` clause that catches what JAX raises in `node`, and goes on; None where there is none."""
         for child, parent in _ancestors(node):
             if parent.type in (symbols.funcdef, symbols.lambdef, symbols.classdef):
-                return False
+                return None
             if parent.type == symbols.try_stmt and child is parent.children[2]:
                 for clause, suite in _handlers(parent):
                     if self._catches(clause) and not _reraises(suite):
-                        return True
-        return False
+                        return clause
+        return None
 
     def _catches(self, clause: Tree) -> bool:
         if isinstance(clause, Leaf):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from .edits import Edit
 
@@ -49,3 +50,22 @@ class Finding:
     column: int
     code: str
     message: str = field(compare=False)
+
+
+class Status(IntEnum):
+    """What became of an entry point; of two that apply, the larger counts."""
+
+    PORTABLE = 0  # it runs on CPU as it stands
+    MIGRATED = 1
+    PERSON = 2  # it was left, or can't be interpreted rightly: a person has to look
+    GPU = 3  # not ours to change
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An entry point and what became of it; `line` and `column` are as in a change, `target` is what it calls."""
+
+    line: int
+    column: int
+    target: str
+    status: Status

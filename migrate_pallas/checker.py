@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import zip_longest
-from typing import Any, NoReturn
+from typing import Any
 
 AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE = (
     "collective_axes",
@@ -39,7 +39,7 @@ _CLASSES = ("InterpretParams", "TPUInterpretParams")
 _NOT_NATIVE = ("not GATE()", 'JAX.default_backend() == "cpu"')
 _CHIP_INFO = "{0}.get_tpu_info_for_chip({0}.ChipVersion.CHIP, 1)"
 _NEWLINE = re.compile(r"\r\n|\r|\n")
-_OPENING, _CLOSING = "([{", ")]}"
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit)
         _Text.compare(old, new, proof.regions)
         _match(old, proof.changes, accepted)
         _Bindings(trees[1], proof, permit).check()
-    except RecursionError:
+    except (RecursionError, MemoryError):  # the latter is what Python 3.11's parser raises
         raise Refused("the code is nested too deeply to be proved", 1) from None
 
 
@@ -217,7 +217,11 @@ def _patterns(permit: Permit) -> dict[str, list[_Pattern]]:
     return by_slot
 
 
-def _fits(variable: str, node: ast.AST) -> bool:
+_Occurrences = list[tuple[str, ast.expr]]
+_Pair = tuple[ast.expr, ast.expr]
+
+
+def _fits(variable: str, node: ast.expr) -> bool:
     """Whether `node` is something that `variable` of a Form may stand for."""
     if variable in ("K", "N", "JAX"):
         return isinstance(node, ast.Name)
@@ -230,7 +234,7 @@ def _fits(variable: str, node: ast.AST) -> bool:
         )
     if variable == "T":
         return not isinstance(node, ast.Constant) and not _is_simulator(node)
-    return isinstance(node, ast.expr)
+    return True
 
 
 def _is_simulator(node: ast.AST) -> bool:
@@ -253,9 +257,9 @@ def _root(node: ast.AST) -> ast.Name:
     return node
 
 
-def _occurrences(pattern: object, node: object, gate: str) -> list[tuple[str, ast.AST]] | None:
+def _occurrences(pattern: object, node: object, gate: str) -> _Occurrences | None:
     """What each variable of `pattern` (and the gate) stands for in `node`, in order; None where they differ."""
-    if isinstance(pattern, ast.Name) and isinstance(node, ast.AST):
+    if isinstance(pattern, ast.Name) and isinstance(node, ast.expr):
         if pattern.id in _VARIABLES:
             return [(pattern.id, node)] if _fits(pattern.id, node) else None
         if pattern.id == "GATE":
@@ -270,7 +274,7 @@ def _occurrences(pattern: object, node: object, gate: str) -> list[tuple[str, as
         ]
     else:
         return [] if pattern == node else None
-    found: list[tuple[str, ast.AST]] = []
+    found: _Occurrences = []
     for one, other in pairs:
         inner = _occurrences(one, other, gate)
         if inner is None:
@@ -313,7 +317,7 @@ class _Splice:
     """Arguments or statements that stand in one text only, from token to token.
 
     `order` is about where they are in the original, `tokens` the (first, last) tokens of each, `added` whether they
-    are in the result. `node` tells what they are of.
+    are in the result, `statements` whether they are such.
     """
 
     order: tuple[int, int]
@@ -394,9 +398,9 @@ class _Text:
         open_ones: list[int] = []
         for index in range(len(self.starts)):
             string = self.token(index)
-            if string in ("(", "[", "{"):
+            if string in _OPENING:
                 open_ones.append(index)
-            elif string in (")", "]", "}") and open_ones:
+            elif string in _CLOSING and open_ones:
                 opening = open_ones.pop()
                 found[opening], found[index] = index, opening
         return found
@@ -538,8 +542,8 @@ def _spliced(old: _Text, new: _Text, splice: _Splice, shift: int) -> _Region:
     start, end, comma_before, comma_after = long.gap(splice.tokens)
     begin = start + (-shift if splice.added else shift)
     following = short.first(max(begin, 0))
-    if not splice.statements and short.token(following) == ",":
-        following += 1
+    has_comma = not splice.statements and short.token(following) == ","
+    following += has_comma
     stop = short.starts[following] if following < len(short.starts) else len(short.text)
     one, other = (start, end), (begin, stop)
     region = _Region(other, one) if splice.added else _Region(one, other)
@@ -549,6 +553,10 @@ def _spliced(old: _Text, new: _Text, splice: _Splice, shift: int) -> _Region:
     if splice.statements:
         _whole_lines(gap, left, right, place)
     else:
+        is_last = short.token(following) in _CLOSING
+        is_only = is_last and short.partner.get(following) == following - has_comma - 1
+        if is_last and not is_only and has_comma != (comma_after is not None):
+            raise Refused("a trailing comma was added or lost", place)
         inner = "".join(
             long.text[long.ends[a[1]] : long.starts[b[0]]]
             for a, b in zip(splice.tokens, splice.tokens[1:], strict=False)
@@ -620,14 +628,19 @@ class _Change:
 
 @dataclass(frozen=True)
 class _Use:
-    """A name in the result that a rewrite has put there: the gate, or a module (its path where that is known)."""
+    """A name in the result that a rewrite has put there: the gate, or a module, of which `path` is the dotted name.
+
+    `line` is of the original.
+    """
 
     name: ast.Name
     role: str
+    line: int
     path: str = ""
 
 
-_Pair = tuple[ast.AST, ast.AST]  # a part of the original, and of the result
+# An argument, or the key of an entry, and its value.
+_Removed = tuple[ast.keyword | ast.expr, ast.expr]
 
 
 class _Differs(Exception):
@@ -751,14 +764,11 @@ class _Proof:
             if part is None or any(part is one for one, _ in kept):
                 continue
             kept.append((part, node))
-            inner = (
-                variable in ("V", "W") and isinstance(part, ast.expr) and isinstance(node, ast.expr)
-            )
-            if inner and self._value(EMPTY, part, node):  # type: ignore[arg-type]
+            if variable in ("V", "W") and self._value(EMPTY, part, node):
                 changed = True
             else:
                 self.walk(part, node)
-        if changed and self._named(found, parts):
+        if changed and self._named(found, parts, old.lineno):
             self._mark(old, new, kept, pattern.rewrites)
             return True
         return False
@@ -778,7 +788,7 @@ class _Proof:
         inner.end_lineno, inner.end_col_offset = end
         return ast.copy_location(ast.BoolOp(new.op, [inner, new.values[-1]]), new)
 
-    def _named(self, found: list[tuple[str, ast.AST]], parts: dict[str, ast.AST]) -> bool:
+    def _named(self, found: _Occurrences, parts: dict[str, ast.expr], line: int) -> bool:
         """Whether each variable stands for one thing throughout; names that the rewrite brings are noted."""
         known = dict(parts)
         for variable, node in found:
@@ -789,10 +799,10 @@ class _Proof:
             if variable in parts:
                 continue
             if variable == "P":
-                self.uses.append(_Use(_root(node), "tpu", _dotted(node) or ""))
+                self.uses.append(_Use(_root(node), "tpu", line, _dotted(node) or ""))
             else:
                 assert isinstance(node, ast.Name)
-                self.uses.append(_Use(node, "gate" if variable == "GATE" else "jax"))
+                self.uses.append(_Use(node, "gate" if variable == "GATE" else "jax", line))
         return True
 
     def _mark(self, old: ast.expr, new: ast.expr, kept: list[_Pair], may_wrap: bool) -> None:
@@ -824,15 +834,15 @@ class _Proof:
         """Compare the keyword arguments of two calls."""
         before, after = old.keywords, new.keywords
         index = other = 0
-        removed: list[ast.keyword] = []
+        removed: list[_Removed] = []
         while index < len(before) or other < len(after):
             one = before[index] if index < len(before) else None
             two = after[other] if other < len(after) else None
             if one and self._is_removed(one, two):
-                removed.append(one)
+                removed.append((one, _sole_entry(one.value) or one.value))
                 index += 1
                 continue
-            self._remove(removed, [self.old.tokens(item) for item in removed])
+            self._remove(removed, [self.old.tokens(item) for item, _ in removed])
             removed = []
             if two and two.arg in _ADDABLE and (one is None or one.arg != two.arg):
                 self._add(old, new, two, ([*old.args, *before[:index]] or [old.func])[-1])
@@ -843,7 +853,7 @@ class _Proof:
                 raise _Differs(what, one.lineno if one else old.lineno)
             self._keyword(old, one, two)
             index, other = index + 1, other + 1
-        self._remove(removed, [self.old.tokens(item) for item in removed])
+        self._remove(removed, [self.old.tokens(item) for item, _ in removed])
 
     def _keyword(self, call: ast.Call, old: ast.keyword, new: ast.keyword) -> None:
         start = self.old.span(old)[0]
@@ -864,20 +874,17 @@ class _Proof:
         # It is still there if it has become empty, or its entry is still there.
         return not (new and new.arg is None and (_sole_entry(new.value) or _is_empty(new.value)))
 
-    def _remove(self, items: Sequence[ast.AST], tokens: list[tuple[int, int]]) -> None:
-        """Note that neighbouring arguments or entries are gone."""
-        if not items:
-            return
-        for item, (first, last) in zip(items, tokens, strict=True):
+    def _remove(self, items: Sequence[_Removed], tokens: list[tuple[int, int]]) -> None:
+        """Note that neighbouring arguments or entries, each with its value, are gone."""
+        for (_, value), (first, last) in zip(items, tokens, strict=True):
             start, end = self.old.starts[first], self.old.ends[last]
-            value = item
-            if isinstance(item, ast.keyword):
-                value = _sole_entry(item.value) or item.value if item.arg is None else item.value
-            place = (start, max(start, self.old.span(value)[0]))
+            place = (start, self.old.span(value)[0])
             what = f"{self.old.text[start:end]} is gone"
             codes = ("MP101", "MP102")
             self.changes.append(_Change(codes, (place,), self.old.line(start), what, (start, end)))
-        self.regions.append(_Splice((self.old.starts[tokens[0][0]], 0), tuple(tokens), added=False))
+        if items:
+            order = self.old.starts[tokens[0][0]], 0
+            self.regions.append(_Splice(order, tuple(tokens), added=False))
 
     def _add(self, call: ast.Call, new: ast.Call, keyword: ast.keyword, last: ast.AST) -> None:
         """Note that `keyword` has come to `call`, after its argument `last`."""
@@ -888,7 +895,7 @@ class _Proof:
             )
         for pattern in _patterns(self.permit)[keyword.arg]:
             found = _occurrences(pattern.after, keyword.value, self.permit.gate)
-            if pattern.before is None and found is not None and self._named(found, {}):
+            if pattern.before is None and found is not None and self._named(found, {}, call.lineno):
                 what = f"{keyword.arg}={ast.unparse(keyword.value)} was added"
                 self.changes.append(
                     _Change(pattern.form.codes, (self._head(call),), call.lineno, what)
@@ -925,7 +932,7 @@ class _Proof:
         if other < len(new.keys):
             raise _Differs("a dict entry was added", old.lineno)
         for key, value in removed:
-            self._remove([key], [self._entry_tokens(key, value)])
+            self._remove([(key, value)], [self._entry_tokens(key, value)])
 
     def _entry(self, key: ast.expr | None, old: ast.expr, new: ast.expr) -> None:
         places = ((self.old.span(key)[0], self.old.span(old)[0]),) if key else ()
@@ -964,7 +971,7 @@ class _Proof:
         for node in run:
             if isinstance(node, ast.FunctionDef):
                 self._gate_layout(node, line)
-                self.uses.append(_Use(_gate_module(node), "jax"))
+                self.uses.append(_Use(_gate_module(node), "jax", line))
         after = self.old.span(old.body[index - 1])[1] if index else 0
         tokens = self.new.tokens(run[0])[0], self.new.tokens(run[-1])[1]
         self.regions.append(_Splice((after, sys.maxsize), (tokens,), added=True, statements=True))
@@ -1176,15 +1183,15 @@ class _Bindings:
         name, scope = use.name.id, self.scope_of[id(use.name)]
         found = scope.lookup(name)
         if found is None:
-            self._refuse(use, f"the gate {name} is not defined")
+            raise Refused(f"the gate {name} is not defined", use.line)
         if found is not self.module:
-            self._refuse(use, f"the gate {name} means a local name here")
+            raise Refused(f"the gate {name} means a local name here", use.line)
         bindings = self.module.bound[name]
         if not all(_is_callable(one.node) or one.path for one in bindings):
-            self._refuse(use, f"the gate {name} is bound to something else too")
+            raise Refused(f"the gate {name} is bound to something else too", use.line)
         added = [one for one in bindings if one.node in self.proof.additions]
         if added and len(bindings) > 1:
-            self._refuse(use, f"the gate {name} is defined twice")
+            raise Refused(f"the gate {name} is defined twice", use.line)
         self._check_order(use, bindings, None)
 
     def _check_module(self, use: _Use, before: int | None) -> None:
@@ -1195,7 +1202,7 @@ class _Bindings:
         rest = use.path.partition(".")[2]
         good = [one for one in bindings if one.runs and _is_module(one, use.role, rest)]
         if not good:
-            self._refuse(use, f"{name} is not bound to the module that is meant")
+            raise Refused(f"{name} is not bound to the module that is meant", use.line)
         if found is self.module:
             self._check_order(use, good, before)
 
@@ -1205,13 +1212,7 @@ class _Bindings:
             before = use.name.lineno
         ends = [getattr(one.node, "end_lineno", 0) for one in bindings if one.runs]
         if not ends or (before is not None and min(ends) > before):
-            self._refuse(use, f"{use.name.id} is used at import before it is bound")
-
-    def _refuse(self, use: _Use, message: str) -> NoReturn:
-        # The line is of the result; that of the original is the same but for what was added above it.
-        above = [node for node in self.proof.additions if node.lineno < use.name.lineno]
-        added = sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in above)
-        raise Refused(message, max(1, use.name.lineno - added))
+            raise Refused(f"{use.name.id} is used at import before it is bound", use.line)
 
     # -- scopes --
 
@@ -1273,14 +1274,13 @@ def _parts(node: ast.AST, scope: _Scope) -> tuple[list[ast.AST], list[ast.AST], 
         body: list[ast.AST] = [*node.body] if isinstance(node.body, list) else [node.body]
         taken = [*body, *_parameters(arguments), *getattr(node, "type_params", [])]
         defaults = [*arguments.defaults, *(one for one in arguments.kw_defaults if one)]
-        outside = [child for child in children if child not in taken and child is not arguments]
+        inner = {*taken, arguments}
+        outside = [child for child in children if child not in inner]
         return [*outside, *defaults], taken, _Scope(scope, is_late=True)
     if isinstance(node, ast.ClassDef):
-        return (
-            [c for c in children if c not in node.body],
-            [*node.body],
-            _Scope(scope, True, scope.is_late),
-        )
+        held = set(node.body)
+        outside = [child for child in children if child not in held]
+        return outside, [*node.body], _Scope(scope, True, scope.is_late)
     if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         first = node.generators[0]
         rest = [first.target, *first.ifs, *(child for child in children if child is not first)]
@@ -1316,7 +1316,7 @@ def _is_module(binding: _Binding, role: str, rest: str) -> bool:
     if role == "jax":
         return binding.path == "jax"
     path = f"{binding.path}.{rest}" if rest else binding.path
-    return not binding.path or path.endswith(".tpu") or ".pallas" in path
+    return not binding.path or path.endswith(".pallas.tpu")
 
 
 # -- parsing --

@@ -17,6 +17,7 @@ from . import __version__, files
 from .figures import CHIPS
 from .files import FileFault, discover
 from .progress import progress
+from .releases import NEWEST, OLDEST, Release, parsed, spelled
 from .report import Totals, summary, tell
 from .rules import all_rules
 from .run import Task, cores, described, piped, run
@@ -55,6 +56,15 @@ def _module_and_name(
     if not colon or not all(p.isidentifier() and not keyword.iskeyword(p) for p in parts):
         raise click.BadParameter(f"{value!r} is not MODULE:NAME, such as mylib.backend:on_tpu")
     return module, name
+
+
+def _release(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> Release | None:
+    try:
+        return parsed(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _codes(
@@ -114,6 +124,14 @@ def _codes(
     help="The chip whose figures stand in for those of a TPU that is not there. Default: v6e.",
 )
 @click.option(
+    "--jax",
+    callback=_release,
+    metavar="VERSION",
+    help="The release of JAX that the code is for: only names that it has are written, and kernels are judged by what "
+    f"its interpreters do. From {spelled(OLDEST)} on. Default: the names of {spelled(NEWEST)}, and what holds in every "
+    "release that was measured.",
+)
+@click.option(
     "--select", multiple=True, callback=_codes, metavar="CODES", help="Rules and findings to run."
 )
 @click.option(
@@ -158,6 +176,7 @@ def command(
     gate_at_import: bool,
     interpreter: str,
     tpu: str,
+    jax: Release | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     review: bool,
@@ -187,6 +206,7 @@ def command(
         gate_at_import=gate_at_import,
         interpreter=interpreter,
         chip=tpu,
+        jax=jax,
         select=select,
         ignore=ignore,
     )

@@ -12,6 +12,7 @@ from .gates import TPU_MODULE, Spelled, free_or_bound, module_name
 from .module import Module
 from .names import Binding, How
 from .parsing import symbols
+from .releases import arguments
 from .settings import GATE
 
 # `ChipVersion` and the device kinds of `chip_version_from_device_kind`: jax/_src/pallas/mosaic/tpu_info.py, 0.10.2.
@@ -61,12 +62,19 @@ class Figures:
             needs |= gate.needs
             gated = (f"\tif {gate.text}:", "\t\tyield", "\t\treturn")
         sharding = f"{jax.text}.sharding"
+        chip = arguments(
+            self.module.settings.release,
+            "AbstractDevice",
+            device_kind=self.device_kind,
+            num_cores="1",
+            platform='"tpu"',
+        )
         lines = (
             f"@{contextlib.text}.contextmanager",
             f"def {name}():",
             f'\t"""Where there is no TPU, what asks for its figures sees one core of a {self.device_kind[1:-1]}."""',
             *gated,
-            f'\tdevice = {sharding}.AbstractDevice(device_kind={self.device_kind}, num_cores=1, platform="tpu")',
+            f"\tdevice = {sharding}.AbstractDevice({chip})",
             f"\twith {sharding}.use_abstract_mesh({sharding}.AbstractMesh((), (), abstract_device=device)):",
             "\t\tyield",
         )

@@ -15,13 +15,17 @@ from .gates import TPU_MODULE, Spelled, module_name
 from .kinds import Kind
 from .module import Module
 from .parsing import symbols
+from .releases import arguments
 from .settings import GATE
 from .targets import Site
 
 NATIVE, GENERIC, SIMULATED = "native", "generic", "simulated"
 _PARAMETERS = ("InterpretParams", "TPUInterpretParams")
 # With the defaults two public kernels gave wrong numbers and one an IndexError (JAX 0.10.2).
-_SIMULATOR_ARGUMENTS = 'dma_execution_mode="eager", out_of_bounds_reads="uninitialized"'
+_SIMULATOR_ARGUMENTS = {
+    "dma_execution_mode": '"eager"',
+    "out_of_bounds_reads": '"uninitialized"',
+}
 
 
 class Unwritable(Exception):
@@ -131,8 +135,7 @@ class Rows:
             return self._absent(node)
         if _is_constant(value, "True", "1"):
             return self._simulator(node)
-        backends = self.module.backends
-        if backends.is_test(value) and backends.truth(value, CPU):
+        if _is_test(self.module, value) and self.module.backends.truth(value, CPU):
             return self._test(value, node)
         if is_name(value):
             return self._name(str(value).strip(), node)
@@ -153,7 +156,9 @@ class Rows:
 
     def _simulator(self, node: Tree) -> Row:
         module = module_name(TPU_MODULE, node, self.module.names)
-        return Row(f"{module.text}.InterpretParams({_SIMULATOR_ARGUMENTS})", needs=module.needs)
+        release = self.module.settings.release
+        handed = arguments(release, "InterpretParams", **_SIMULATOR_ARGUMENTS)
+        return Row(f"{module.text}.InterpretParams({handed})", needs=module.needs)
 
     def _test(self, value: Tree, node: Tree) -> Row | None:
         if not self.gated:
@@ -201,6 +206,17 @@ class Rows:
 def _is_constant(value: Tree, *words: str) -> bool:
     value = unwrapped(value)
     return isinstance(value, Leaf) and value.value in words
+
+
+def _is_test(module: Module, value: Tree) -> bool:
+    """Whether `value` is a backend test and nothing besides: `flag or TEST` may be the simulator's parameters."""
+    value = unwrapped(value)
+    assigned = module.names.assigned(value)
+    if assigned is not None:
+        return not _mentions(assigned, value) and _is_test(module, assigned)
+    if value.type in (symbols.or_test, symbols.and_test):
+        return all(_is_test(module, operand) for operand in value.children[::2])
+    return module.backends.is_test(value)
 
 
 def is_name(value: Tree) -> bool:

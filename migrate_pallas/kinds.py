@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import cached_property
 
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
@@ -75,7 +76,6 @@ class Kinds:
         self._offsets = [offset for offset, _ in marks]
         self._marked = [evidence for _, evidence in marks]
         self._kinds: dict[int, Kind] = {}
-        self._entries: list[tuple[Evidence, set[int]]] | None = None
 
     def kind(self, site: Site) -> Kind:
         """The kind of `site`."""
@@ -144,13 +144,20 @@ class Kinds:
 
     def _entry(self, function: Node) -> Evidence:
         """Evidence in the entry points that reach `function`."""
-        if self._entries is None:
-            self._entries = [
-                (self._own(site), {id(f) for k in kernels for f in self.functions.reached(k)})
-                for site in self.entry_sites()
-                if (kernels := self.functions.definitions(kernel_of(site)))
-            ]
-        return self._joined(found for found, reached in self._entries if id(function) in reached)
+        return self._joined(found for found, reached in self.entries if id(function) in reached)
+
+    def is_reached(self, function: Node) -> bool:
+        """Whether an entry point of the module has a kernel that is, or names, `function`."""
+        return any(id(function) in reached for _, reached in self.entries)
+
+    @cached_property
+    def entries(self) -> list[tuple[Evidence, set[int]]]:
+        """For each entry point the evidence in its arguments, and the functions that its kernel reaches."""
+        return [
+            (self._own(site), {id(f) for k in kernels for f in self.functions.reached(k)})
+            for site in self.entry_sites()
+            if (kernels := self.functions.definitions(kernel_of(site)))
+        ]
 
     def entry_sites(self) -> Iterator[Site]:
         """Every site of an entry point in the module."""

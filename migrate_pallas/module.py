@@ -8,8 +8,8 @@ from functools import cached_property
 from fissix.pytree import Leaf, Node
 
 from .backends import Backends
-from .calls import Call, Tree, call_at, first_leaf, last_leaf
-from .changes import Change, Finding, Need
+from .calls import Call, Tree, call_at, first_leaf, last_leaf, start
+from .changes import Change, Finding, Kernel, Need, Status
 from .edits import Edits
 from .gates import Gate
 from .kinds import Kinds
@@ -30,12 +30,14 @@ class Module:
         self.settings = settings
         self.changes: dict[int, Change] = {}
         self.findings: set[Finding] = set()
+        self.kernels: dict[int, Kernel] = {}
         self._sites: dict[int, Site | None] = {}
+        self._groups: dict[tuple[str, int], tuple[Tree, str, str, int]] = {}
 
     @cached_property
     def names(self) -> Names:
         """What the names of the module refer to."""
-        return Names(self.tree)
+        return Names(self.tree, dict(self.settings.wrappers))
 
     @cached_property
     def functions(self) -> Functions:
@@ -120,6 +122,14 @@ class Module:
             code, leaf.lineno, leaf.column, leaf.start, reason, edits, needs
         )
 
+    def judge(self, site: Site, status: Status) -> None:
+        """Record what became of the entry point `site`; the gravest of what is recorded counts."""
+        power = site.call.power
+        leaf = first_leaf(power)
+        old = self.kernels.get(leaf.start)
+        if old is None or old.status < status:
+            self.kernels[leaf.start] = Kernel(leaf.lineno, leaf.column, site.target, status)
+
     def find_at_import(self, code: str, node: Tree, what: str) -> None:
         """Record that `what`, for the rule `code`, needs a gate in code that runs at import."""
         if self.settings.runs(code):
@@ -129,6 +139,21 @@ class Module:
                 node,
                 f"{what} needs a gate, in code that runs at import, where a gate would start the backend. {advice}",
             )
+
+    def find_once(self, code: str, group: int, node: Tree, message: str, others: str) -> None:
+        """Record the first finding of `code` in `group`; more of them are only counted in its message."""
+        if self.settings.runs(code):
+            first, told, _, count = self._groups.get((code, group), (node, message, others, 0))
+            if start(node) < start(first):
+                first, told = node, message
+            self._groups[code, group] = (first, told, others, count + 1)
+
+    def all_findings(self) -> list[Finding]:
+        """The findings, in order."""
+        for (code, _), (node, message, others, count) in self._groups.items():
+            more = f" ({count - 1} more {others})" if count > 1 else ""
+            self.find(code, node, message + more)
+        return sorted(self.findings)
 
     def find(self, code: str, node: Tree, message: str) -> None:
         """Record a finding at `node`, if findings of that code were asked for."""

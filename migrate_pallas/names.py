@@ -11,9 +11,11 @@ walrus binds), PEP 634 (what a pattern binds) and PEP 695 (type parameters).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
 
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
@@ -101,8 +103,12 @@ _NOTHING = Meaning()
 class Names:
     """The names of one module; built from its tree, asked about its expressions."""
 
-    def __init__(self, tree: Node) -> None:
-        """Collect the scopes and bindings of `tree` (a `file_input`, from `parsing.parse`)."""
+    def __init__(self, tree: Node, wrappers: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Collect the scopes and bindings of `tree` (a `file_input`, from `parsing.parse`).
+
+        `wrappers` are dotted paths that mean others.
+        """
+        self._wrappers = wrappers
         self.module = Scope(tree, "module", None)
         self._scopes: dict[int, Scope] = {id(tree): self.module}
         self._meanings: dict[tuple[int, int], Meaning] = {}
@@ -128,7 +134,10 @@ class Names:
         key = (id(node), length or 0)
         if key not in self._meanings:
             self._meanings[key] = _NOTHING  # a name defined by itself means nothing
-            self._meanings[key] = self._meaning(node, length, 0)
+            found = self._meaning(node, length, 0)
+            if found.path in self._wrappers:
+                found = replace(found, path=self._wrappers[found.path])
+            self._meanings[key] = found
         return self._meanings[key]
 
     def path(self, node: Tree, length: int | None = None) -> str:
@@ -183,6 +192,20 @@ class Names:
             for leaf in self.used.get(binding_leaf.value, [])
             if leaf is not binding_leaf and self.bindings(leaf) is mine
         ]
+
+    @cached_property
+    def of_jax(self) -> frozenset[str]:
+        """The spellings of all variables that may refer to something of JAX."""
+        return frozenset(
+            name
+            for name, leaves in self.used.items()
+            if any(self.full_path(leaf).startswith("jax.") for leaf in leaves[:1] + leaves[-1:])
+            or any(b.path.startswith("jax") for b in self.bound_anywhere(name))
+        )
+
+    def is_variable(self, leaf: Leaf) -> bool:
+        """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
+        return any(leaf is one for one in self.used.get(leaf.value, ()))
 
     def scopes_in(self, node: Tree) -> list[Scope]:
         """The scopes that `node` opens, and those inside it."""

@@ -10,13 +10,13 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .arguments import dict_of
-from .calls import Call, Tree, as_call, call_at, first_leaf, start, unwrapped
+from .calls import Call, Tree, as_call, call_at, end, first_leaf, start, unwrapped
 from .interpreters import OPERATIONS, Operation, Serves
 from .kinds import calls_in
 from .module import Module
 from .names import PARTIAL
 from .parsing import symbols
-from .roles import Parameter, Role, Roles, parameters
+from .roles import Parameter, Role, Roles, called, parameters
 from .targets import Site, enclosing_functions, kernel_of
 
 _BY_KEY = {operation.key: operation for operation in OPERATIONS}
@@ -32,6 +32,7 @@ _COPIES = (
 _VIEWS = {"reshape": "ref-reshape", "bitcast": "ref-bitcast"}
 # jax/_src/ad_checkpoint.py, 0.10.2: `checkpoint` and `remat` are one function
 _CHECKPOINTS = ("checkpoint", "remat")
+_ARGUMENT_DEPTH = 3  # a mesh in a specification in a dict: real code has no more
 
 
 @dataclass(frozen=True)
@@ -46,29 +47,45 @@ class Found:
         """What a message says of it."""
         return f"{self.operation.key} in line {self.line}: {self.operation.why}"
 
+    @property
+    def wrong(self) -> str:
+        """What a message says of it where no interpreter does it right."""
+        why = self.operation.flaw or self.operation.why
+        return f"{self.operation.key} in line {self.line}: {why}"
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The interpreter for a kernel. `decided_by` is the operation that needs it; `amiss` are those that none serves."""
+    """The interpreter for a kernel. `decided_by` is the operation that needs it; `amiss` are those that none serves.
+
+    `lacking` tells that the simulator would be it, and that the release of JAX has none.
+    """
 
     simulator: bool
     decided_by: Found | None = None
     amiss: tuple[Found, ...] = ()
+    lacking: bool = False
 
 
 def choose(module: Module, site: Site) -> Choice:
     """Which interpreter runs the kernel of `site` right, judged by every operation that it uses."""
     found = sorted(operations(module, site), key=lambda f: (f.line, f.operation.key))
     flawed = tuple(f for f in found if f.operation.flaw)
-    unserved = tuple(f for f in found if f.operation.serves_everywhere is Serves.NEITHER)
-    only_simulator = [f for f in found if f.operation.serves_everywhere is Serves.SIMULATOR]
-    only_generic = [f for f in found if f.operation.serves_everywhere is Serves.GENERIC]
+    unserved = tuple(f for f in found if _serves(module, f) is Serves.NEITHER)
+    only_simulator = [f for f in found if _serves(module, f) is Serves.SIMULATOR]
+    only_generic = [f for f in found if _serves(module, f) is Serves.GENERIC]
     if unserved or (only_simulator and only_generic):
         amiss = unserved or (only_simulator[0], only_generic[0])
         return Choice(False, amiss[0], amiss + flawed)
     if only_simulator:
         return Choice(True, only_simulator[0], flawed)
     return Choice(False, only_generic[0] if only_generic else None, flawed)
+
+
+def _serves(module: Module, found: Found) -> Serves:
+    """Who does it right in the release that was told, or else in every release that was measured."""
+    release = module.settings.jax
+    return found.operation.serves_in(release[:2]) if release else found.operation.serves_everywhere
 
 
 def operations(module: Module, site: Site) -> Iterator[Found]:
@@ -93,7 +110,8 @@ def _all_operations(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
         yield from _named(module, node)
         for call in calls_in(node):
             yield from _in_call(module, call, roles, followed=bool(reached))
-    yield from _named(module, site.call.trailer)
+    for call in (site.call, *site.through):
+        yield from _named_in_arguments(module, call.trailer, 0)
     yield from _of_entry(module, site, definitions, inside)
 
 
@@ -131,6 +149,15 @@ def _named(module: Module, node: Tree) -> Iterator[tuple[str, Tree]]:
                 yield operation.key, leaf
 
 
+def _named_in_arguments(module: Module, node: Tree, depth: int) -> Iterator[tuple[str, Tree]]:
+    """Rows named in `node`, and in what the names in it were once assigned: `mesh=mesh`."""
+    yield from _named(module, node)
+    for leaf in module.names.read_in(node):
+        value = module.names.assigned(leaf)
+        if value is not None and depth < _ARGUMENT_DEPTH:
+            yield from _named_in_arguments(module, value, depth + 1)
+
+
 def _passes(leaf: Leaf, keyword: str) -> bool:
     """Whether the call of what `leaf` begins passes `keyword`."""
     power = leaf.parent
@@ -158,7 +185,10 @@ def _in_call(
         yield "core-axis-index", call.trailer
     before = call.power.children[call.index - 1]
     attribute = before.children[1].value if _is_attribute(before) else ""
-    if attribute in _VIEWS and roles.is_ref(call.power, call.index - 1):
+    if attribute in _VIEWS and (
+        (attribute == "bitcast" and not path)  # no array has such a method
+        or roles.is_ref(call.power, call.index - 1)
+    ):
         yield from _view(module, call, _VIEWS[attribute])
 
 
@@ -178,9 +208,7 @@ def _device_id(module: Module, call: Call) -> Iterator[tuple[str, Tree]]:
     item = call.brackets.keyword("device_id")
     if item is None:
         return
-    value = unwrapped(item.value)
-    assigned = module.names.assigned(value)
-    value = unwrapped(assigned) if assigned is not None else value
+    value = _value(module, item.value)
     if dict_of(module, value) is not None:
         yield "device-id-dict", item.first
     elif value.type == symbols.atom or (isinstance(value, Leaf) and value.type == token.NAME):
@@ -253,9 +281,7 @@ def _aliases(module: Module, site: Site, definitions: list[Node]) -> Iterator[tu
 
 def _indices(module: Module, value: Tree) -> list[int] | None:
     """The inputs that `{input: output}` names; None where they are not literals."""
-    value = unwrapped(value)
-    assigned = module.names.assigned(value)
-    value = unwrapped(assigned) if assigned is not None else value
+    value = _value(module, value)
     if value.type != symbols.atom or len(value.children) != 3 or value.children[0].value != "{":
         return None
     keys = value.children[1].children[::4]
@@ -273,7 +299,8 @@ def _harmless(module: Module, definition: Node | None, listed: list[Parameter], 
     uses = [use for use in uses if use.parent.type != symbols.del_stmt and not _is_deleted(use)]
     if not all(_is_load(use) for use in uses):
         return False
-    stores = [start(node) for node in _stores(definition)]
+    # What a store reads, it reads before it stores.
+    stores = [end(node) for node in _stores(definition)]
     loops = any(_in_loop(use, definition) for use in uses)
     return not uses or (
         not loops and max(start(use) for use in uses) < min(stores, default=1 << 60)
@@ -329,23 +356,63 @@ def _in_loop(leaf: Leaf, definition: Node) -> bool:
 def _prefetched_state(
     module: Module, site: Site, definitions: list[Node]
 ) -> Iterator[tuple[str, Tree]]:
-    """A store to one of the Refs that are prefetched scalars."""
+    """A store to one of the Refs that are prefetched scalars, here or in a function that is handed it."""
     value = _argument(site, "grid_spec")
-    assigned = module.names.assigned(unwrapped(value)) if value is not None else None
-    call = as_call(assigned if assigned is not None else value) if value is not None else None
+    call = as_call(_value(module, value)) if value is not None else None
     item = call.brackets.keyword("num_scalar_prefetch") if call else None
-    if item is None or not definitions:
+    if item is None:
         return
-    count = int(item.value.value) if _is_number(item.value) else 1
-    for definition in definitions:
-        for parameter in parameters(definition)[:count]:
-            for use in module.names.uses(parameter.leaf):
-                if _is_stored(use):
-                    yield "scalar-prefetch-state", use
+    count = _count(module, item.value)
+    refs = [p.leaf for d in definitions for p in parameters(d)[:count]]
+    seen = {id(leaf) for leaf in refs}
+    for leaf in refs:
+        for use in module.names.uses(leaf):
+            if _is_stored(use):
+                yield "scalar-prefetch-state", use
+            handed = [p for p in _handed_to(module, use) if id(p) not in seen]
+            seen.update(id(parameter) for parameter in handed)
+            refs += handed
 
 
-def _is_number(node: Tree) -> bool:
-    return isinstance(node, Leaf) and node.type == token.NUMBER and node.value.isdigit()
+def _count(module: Module, node: Tree) -> int:
+    """The number that `node` is: a literal, or the length of a tuple; where that can't be told, the least."""
+    node = _value(module, node)
+    if isinstance(node, Leaf) and node.type == token.NUMBER and node.value.isdigit():
+        return int(node.value)
+    call = as_call(node)
+    if call is not None and str(call.power.children[0]).strip() == "len":
+        listed = call.positional(0)
+        atom = _value(module, listed) if listed is not None else node
+        inner = atom.children[1] if atom.type == symbols.atom else atom
+        if inner.type in (symbols.testlist_gexp, symbols.listmaker):
+            return len(inner.children[::2])
+    return 1
+
+
+def _value(module: Module, node: Tree) -> Tree:
+    """`node`, or what the name `node` is once assigned."""
+    node = unwrapped(node)
+    assigned = module.names.assigned(node)
+    return unwrapped(assigned) if assigned is not None else node
+
+
+def _handed_to(module: Module, use: Leaf) -> Iterator[Leaf]:
+    """The parameters of functions of the module that are `use` where it is an argument by itself."""
+    holder = use.parent
+    while holder is not None and holder.type in (symbols.argument, symbols.arglist):
+        holder = holder.parent
+    call = call_at(holder) if holder is not None and holder.type == symbols.trailer else None
+    if call is None:
+        return
+    before = sum(len(c.brackets.items) - 1 for c in module.names.callee(call).through)
+    for position, item in enumerate(call.brackets.items):
+        if item.value is use and not item.star:
+            for definition in called(call, module.names, module.functions):
+                for place, parameter in enumerate(parameters(definition)):
+                    if parameter.leaf.value == item.keyword or (
+                        not item.keyword and place == before + position
+                    ):
+                        yield parameter.leaf
 
 
 def _is_stored(leaf: Leaf) -> bool:

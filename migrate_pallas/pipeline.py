@@ -15,8 +15,8 @@ from functools import cache
 from fissix.fixer_base import BaseFix
 from fissix.pytree import Leaf, Node
 
-from .changes import Change, Finding
-from .edits import apply
+from .changes import Change, Finding, Kernel
+from .edits import Edits, apply
 from .gates import additions
 from .module import Module
 from .parsing import SyntaxFault, parse
@@ -32,6 +32,7 @@ class Examined:
     module: Module | None
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
 
 
 def examine(text: str, settings: Settings) -> Examined:
@@ -46,12 +47,13 @@ def examine(text: str, settings: Settings) -> Examined:
         return Examined(text, module)
     run_fixers(module)
     changes = sorted(module.changes.values(), key=lambda change: change.start)
-    return Examined(text, module, tuple(changes), tuple(sorted(module.findings)))
+    kernels = [kernel for _, kernel in sorted(module.kernels.items())]
+    return Examined(text, module, tuple(changes), tuple(module.all_findings()), tuple(kernels))
 
 
 def may_apply(text: str, settings: Settings) -> bool:
-    """Whether `text` holds the words of any rule that is to run."""
-    return any(
+    """Whether `text` holds the words of any rule that is to run, or the name of a wrapper."""
+    return any(path.rpartition(".")[2] in text for path, _ in settings.wrappers) or any(
         all(word in text for word in words)
         for rule in all_rules()
         if settings.runs(rule.code)
@@ -86,12 +88,16 @@ def _fixers_by_type(settings: Settings) -> dict[int, list[BaseFix]]:
 
 def migrated(examined: Examined, accepted: Sequence[Change]) -> str:
     """The text that results when `accepted` are made: their edits, and the gate and imports that they need."""
+    return apply(examined.text, edits_of(examined, accepted))
+
+
+def edits_of(examined: Examined, accepted: Sequence[Change]) -> Edits:
+    """The edits of `accepted`, and those that add the gate and imports that they need."""
     module = examined.module
     if module is None or not accepted:
-        return examined.text
+        return ()
     edits = [edit for change in accepted for edit in change.edits]
-    added = additions(examined.text, module.tree, module.functions, accepted)
-    return apply(examined.text, (*edits, *added))
+    return (*edits, *additions(examined.text, module.tree, module.functions, accepted))
 
 
 class Unsound(Exception):

@@ -272,8 +272,8 @@ class Roles:
     def _from_call(self, call: Call) -> bool:
         meaning = self.names.callee(call)
         changed = False
-        if meaning.definition is not None and meaning.definition.type != symbols.classdef:
-            changed = self._bind(meaning, call.brackets.items)
+        for definition in called(call, self.names, self.functions):
+            changed |= self._bind(definition, meaning.through, call.brackets.items)
         role = self._handed_role(call, meaning)
         decorated = decorated_by(call)
         handed = [
@@ -309,29 +309,39 @@ class Roles:
             changed |= self._learn(parameter.leaf, self.role(item.value) if item else role)
         return changed
 
-    def _bind(self, meaning: Meaning, items: Iterable[Item]) -> bool:
+    def _bind(self, definition: Node, through: tuple[Call, ...], items: Iterable[Item]) -> bool:
         """Learn the roles of the parameters of a function of the module from one call of it."""
         changed = False
-        handed = [i for c in meaning.through for i in c.brackets.items[1:]] + list(items)
-        listed = parameters(meaning.definition)
-        places = [i for i in handed if not i.keyword]
+        handed = [i for c in through for i in c.brackets.items[1:]] + list(items)
+        listed = parameters(definition)
+        places = [i for i in handed if not i.keyword and i.star != "**"]
         named = {i.keyword: i for i in handed if i.keyword}
-        spread = max((self.role(i.value) for i in handed if i.star), default=None)
         for position, parameter in enumerate(listed):
+            spread = [
+                i for i in handed if i.star and not (i.star == "*" and parameter.keyword_only)
+            ]
             item = named.get(parameter.leaf.value)
             if item is None and position < len(places) and not parameter.keyword_only:
                 rest = places[position:] if parameter.star else places[position : position + 1]
                 role = max(self.role(i.value) for i in rest)
             elif item is not None:
                 role = self.role(item.value)
-            elif spread is not None:
-                role = spread
+            elif spread:
+                role = max(self.role(i.value) for i in spread)
             elif parameter.optional or parameter.star:
                 role = Role.STATIC
             else:
                 continue
             changed |= self._learn(parameter.leaf, role)
         return changed
+
+
+def called(call: Call, names: Names, functions: Functions) -> list[Node]:
+    """The functions of the module that `call` may call; none for a class."""
+    definition = names.callee(call).definition
+    if definition is not None:
+        return [] if definition.type == symbols.classdef else [definition]
+    return functions.definitions(call.power.children[0]) if call.index == 1 else []
 
 
 def _parameter_leaf(binding: Binding) -> Leaf:

@@ -11,11 +11,12 @@ from functools import partial
 from itertools import chain, islice, tee
 from pathlib import Path
 
-from .changes import Change, Finding
+from .changes import Change, Finding, Kernel
+from .details import Detail, details, followed
 from .diffs import unified
 from .files import FileFault, Source, clean_up_after, decode, encode, read, write
 from .parsing import SyntaxFault
-from .pipeline import Unsound, examine, proven
+from .pipeline import Unsound, edits_of, examine, proven
 from .settings import Settings
 
 
@@ -31,23 +32,34 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one file. `diff` is what was or would be changed, `result` the whole of it."""
+    """What became of one file.
+
+    `diff` is what was or would be changed, in `encoding`; `result` is the whole of it. `findings` are where they are
+    now: in a file that was written, in its new text. `details` are those of `changes`, if the task asks for them.
+    """
 
     path: str
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    details: tuple[Detail, ...] = ()
     fault: Fault | None = None
     diff: bytes = b""
     result: bytes = b""
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to do with each file: `write` it, or only tell what would change. `roots` are the paths given."""
+    """What to do with each file: `write` it, or only tell what would change.
+
+    `roots` are the paths given; `detailed` asks for the text of each change.
+    """
 
     settings: Settings
     write: bool
     roots: tuple[str, ...] = ()
+    detailed: bool = False
 
 
 def fault_of(error: FileFault | SyntaxFault | Unsound) -> Fault:
@@ -112,14 +124,28 @@ def cores() -> int:
 
 def _work(source: Source, name: str, task: Task) -> Outcome:
     examined = examine(source.text, task.settings)
+    findings, kernels = examined.findings, examined.kernels
     if not examined.changes:
-        return Outcome(name, findings=examined.findings)
+        return Outcome(name, findings=findings, kernels=kernels)
     result = proven(examined, examined.changes, task.settings)
     after = encode(source, result)
     diff = unified(name, source.raw, after)
     if task.write:
+        edits = edits_of(examined, examined.changes)
+        findings = tuple(followed(findings, source.text, edits, result))
+    shown_changes = details(examined) if task.detailed else ()
+    if task.write:  # Last of all, so that no error of ours can follow.
         write(source, result, task.roots)
-    return Outcome(name, examined.changes, examined.findings, diff=diff, result=after)
+    return Outcome(
+        name,
+        examined.changes,
+        findings,
+        kernels,
+        shown_changes,
+        diff=diff,
+        result=after,
+        encoding=source.encoding,
+    )
 
 
 # What a process takes at once ends with so many files, or before it would exceed so many bytes: large
@@ -183,7 +209,7 @@ def _one(file: Path | FileFault, task: Task) -> Outcome:
 def _worth_telling(file: Path | FileFault, task: Task) -> Outcome | None:
     """The outcome of a file if there is something in it; of most files there is nothing to send."""
     outcome = _one(file, task)
-    if outcome.changes or outcome.findings or outcome.fault:
+    if outcome.changes or outcome.findings or outcome.kernels or outcome.fault:
         return replace(outcome, result=b"")
     return None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .releases import NEWEST, Release
+
 REMOVE, GATE = "remove", "gate"
 INTERPRET, CPU = "interpret", "cpu"
 AUTO, GENERIC, SIMULATOR = "auto", "generic", "tpu"
@@ -15,7 +17,9 @@ class Settings:
 
     `to` and `strategy` are as on the command line. `gate` is the gate's name, `gate_import` the module it is imported
     from and its name there. `interpreter` is auto, generic or tpu. `chip` is the one whose figures stand in for those
-    of a TPU that is not there. `select` and `ignore` are codes or prefixes of codes.
+    of a TPU that is not there. `select` and `ignore` are codes or prefixes of codes. `wrappers` are dotted paths of
+    the user's own functions, each with that of the Pallas function that it forwards its arguments to. `jax` is the
+    release of JAX that the code is for, None where that was not told.
     """
 
     to: str = INTERPRET
@@ -27,6 +31,13 @@ class Settings:
     chip: str = "v6e"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    wrappers: tuple[tuple[str, str], ...] = ()
+    jax: Release | None = None
+
+    @property
+    def release(self) -> Release:
+        """The release whose names are written: the newest that was measured, unless another was told."""
+        return self.jax or NEWEST
 
     def runs(self, code: str) -> bool:
         """Whether the rule or finding `code` is to run."""

@@ -134,12 +134,18 @@ class Functions:
             self._define(meaning.definition, found, depth + 1)
         elif meaning.value is not None:
             self._define(meaning.value, found, depth + 1)
+        elif meaning.through:  # a partial of a name that may be several functions
+            self._define(meaning.through[0].positional(0), found, depth + 1)
         elif isinstance(node, Leaf):
             for binding in self.names.bindings(node):
                 if binding.how is How.FUNCTION:
                     self._define(binding.node, found, depth + 1)
                 elif binding.how is How.ASSIGNED:
                     self._define(binding.value, found, depth + 1)
+
+    def around(self, site: Site) -> list[Node]:
+        """The functions around `site`."""
+        return list(enclosing_functions(site.call.trailer))
 
     def reached(self, definition: Node) -> list[Node]:
         """`definition` and every function and class of the module that it names, and that those name in turn."""

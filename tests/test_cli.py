@@ -117,7 +117,7 @@ class TestOptions:
             (["--to=cpu", "--gate=f", "--gate-import=a:g", "."], "name two gates: f and g"),
             (["--to=cpu", "--select=MP999", "."], "begins with 'MP999'"),
             (["--to=cpu", "--ignore=MP101,x", "."], "begins with 'X'"),
-            (["--to=cpu", "--select=MP10l", "."], "did you mean MP1"),
+            (["--to=cpu", "--select=M101", "."], "did you mean MP101?"),
             (["--to=cpu", "--select=MP101", "--ignore=MP1", "."], "leave no rule or finding"),
             (["--to=cpu", "--write", "--diff", "."], "exclude each other"),
             (["--to=cpu", "--write", "--check", "."], "exclude each other"),

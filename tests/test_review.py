@@ -1135,35 +1135,36 @@ def test_edits_touch_the_lines_that_become_others() -> None:
 
 
 TEXTS = st.text("ab (\r\n\t表", max_size=12)
+LINES_OF_TEXT = st.lists(st.sampled_from(["a\n", "b (a)\n", "\n", "表"]), max_size=20).map("".join)
 
 
 @st.composite
 def edited_texts(draw: st.DrawFn) -> tuple[str, tuple[Edit, ...]]:
     """A text and edits of it that do not meet."""
-    text = draw(TEXTS)
-    ends = sorted(
-        draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=6, unique=True))
-        if len(text) > 6
-        else [0, len(text)]
-    )
-    spans = list(zip(ends[::2], ends[1::2], strict=False))
-    return text, tuple(Edit(a, b, draw(TEXTS)) for a, b in spans)
+    text = draw(LINES_OF_TEXT)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=6)))
+    spans = dict(zip(cuts[::2], cuts[1::2], strict=False))
+    return text, tuple(Edit(a, b, draw(LINES_OF_TEXT)) for a, b in spans.items())
 
 
 @given(edited_texts())
-def test_a_diff_has_all_that_goes_and_all_that_comes(case: tuple[str, tuple[Edit, ...]]) -> None:
+def test_a_diff_leads_from_the_text_to_what_the_edits_make_of_it(
+    case: tuple[str, tuple[Edit, ...]],
+) -> None:
     text, edits = case
-    result = apply(text, edits)
-    blocks = [
-        block for hunk in hunks(text, edits) for block in hunk.blocks if block.old != block.new
-    ]
-    before, after = lines(text), lines(result)
-    for block in blocks:
-        for line in block.old:
-            before.remove(line)
-        for line in block.new:
-            after.remove(line)
-    assert before == after
+    before = lines(text)
+    after: list[str] = []
+    done = 0
+    for hunk in hunks(text, edits):
+        start, length = re.match(r"@@ -(\d+)(?:,(\d+))?", hunk.header).groups()  # type: ignore[union-attr]
+        begin = int(start) - (length != "0")
+        after += before[done:begin]
+        done = begin
+        for block in hunk.blocks:
+            assert before[done : done + len(block.old)] == list(block.old)
+            after += block.new
+            done += len(block.old)
+    assert "".join(after + before[done:]) == apply(text, edits)
 
 
 @given(TEXTS, TEXTS)
@@ -1251,6 +1252,7 @@ def test_what_is_written_is_what_was_accepted_and_the_gate_if_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: list[bool]
 ) -> None:
     monkeypatch.setattr(review_module, "examine", examined_once)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # else most of the time is the disk's
     path = tmp_path / "k.py"
     path.write_text(generated([False] * 30), encoding="utf-8")
     script = Script("".join("y" if yes else "n" for yes in accepted))
@@ -1272,6 +1274,7 @@ def test_taking_back_leaves_the_answers_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[str], last: str
 ) -> None:
     monkeypatch.setattr(review_module, "examine", examined_once)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # else most of the time is the disk's
     path = tmp_path / "k.py"
     path.write_text(generated([False] * 30), encoding="utf-8")
     stack: list[bool] = []

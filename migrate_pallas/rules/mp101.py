@@ -8,8 +8,10 @@ from bowler import Query
 from fissix.pytree import Node
 
 from ..arguments import Held, held
-from ..axes import gated, is_empty_on_cpu, may_change, needs_no_gate
+from ..axes import gated, is_empty_on, may_change, needs_no_gate
+from ..backends import CPU
 from ..module import Module
+from ..releases import has
 from ..settings import REMOVE
 from ..targets import Site
 from . import CALL, rule
@@ -73,7 +75,9 @@ def remove(module: Module, site: Site, argument: Held) -> None:
 def gate(module: Module, site: Site, argument: Held) -> None:
     """Propose that the value is kept on TPU only, unless it is empty elsewhere as it stands."""
     value = argument.item.value
-    if is_empty_on_cpu(module, value) or needs_no_gate(module, site, value):
+    if not has(module.settings.release, site.target, "collective_axes"):
+        return  # no value serves; MP211 tells
+    if is_empty_on(module, value, CPU) or needs_no_gate(module, site, value):
         return
     call = module.gate.call(value)
     if call is None:

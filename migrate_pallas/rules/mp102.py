@@ -11,6 +11,7 @@ from ..arguments import held
 from ..axes import may_change, nones
 from ..edits import replace
 from ..module import Module
+from ..releases import has
 from ..settings import GATE
 from . import CALL, rule
 
@@ -43,6 +44,8 @@ def passes_none(node: Node, capture: dict[str, Any], filename: str) -> bool:
     module: Module = capture["module"]
     site = module.site_at(node)
     if module.settings.strategy != GATE or site is None or not may_change(module, site):
+        return False
+    if not has(module.settings.release, site.target, "collective_axes"):
         return False
     arguments = held(module, site, "collective_axes", lambda s: may_change(module, s))
     capture["held"] = [argument for argument in arguments if nones(argument.item.value)]

@@ -7,13 +7,15 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Leaf, Node
 
-from ..arguments import assigned_dict, dict_of, held
-from ..calls import Item, Tree
+from ..arguments import Held, assigned_dict, dict_of, held, sharing
+from ..calls import Item
+from ..changes import Status
 from ..edits import add_item, replace
-from ..interpreting import Row, Rows, Unwritable, suffices
+from ..interpreting import Rows, Unwritable, suffices
 from ..kinds import Kind
 from ..module import Module
 from ..operations import Choice, choose
+from ..releases import has, since, spelled
 from ..settings import AUTO, SIMULATOR
 from ..targets import ENTRY_POINTS, Site
 from . import CALL, rule
@@ -52,7 +54,11 @@ def is_entry_point(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether the call `node` is an entry point of kind TPU or portable."""
     module: Module = capture["module"]
     capture["site"] = site = module.site_at(node)
-    return site is not None and may_interpret(module, site)
+    if site is None or not may_interpret(module, site):
+        if site is not None and site.target in ENTRY_POINTS and not site.through:
+            module.judge(site, Status.GPU)
+        return False
+    return True
 
 
 def may_interpret(module: Module, site: Site) -> bool:
@@ -67,23 +73,23 @@ def set_interpret(node: Node, capture: dict[str, Any], filename: str) -> None:
     own = list(held(module, site, "interpret", lambda other: may_interpret(module, other)))
     if not own and site.through:
         return  # it gets the argument once, where the function is bound
+    if not own and not has(module.settings.release, site.target, "interpret"):
+        _find_amiss(module, site, _takes_no_interpret(module, site))
+        return
     choice = chosen(module, site)
-    rows = Rows(module, site, choice.simulator)
-    reason = _reason(site, choice)
+    module.judge(site, Status.PORTABLE)
+    if choice.lacking:
+        _find_amiss(module, site, _lacks_simulator(module, site, choice))
     for found in choice.amiss:
-        module.find(
-            "MP205",
-            node,
-            f"{site.target} is interpreted generically, which is not right for {found.told}",
-        )
+        told = f"no interpreter on CPU runs all of this {site.target} right: {found.wrong}"
+        _find_amiss(module, site, told)
     try:
         for argument in own:
-            value = argument.item.value
-            if not suffices(module, value, choice.simulator):
-                _propose(module, site, argument.item.first, rows.row(value, value), value, reason)
+            _extend(module, site, argument, choice)
         if not own:
-            _add(module, site, rows, reason)
+            _add(module, site, choice)
     except Unwritable as error:
+        module.judge(site, Status.PERSON)
         module.find(
             "MP202",
             own[0].item.first if own else node,
@@ -91,36 +97,74 @@ def set_interpret(node: Node, capture: dict[str, Any], filename: str) -> None:
         )
 
 
+def _find_amiss(module: Module, site: Site, message: str) -> None:
+    module.judge(site, Status.PERSON)
+    module.find("MP205", site.call.trailer, message)
+
+
 def chosen(module: Module, site: Site) -> Choice:
-    """The interpreter that was asked for, or the one that serves the kernel."""
+    """The interpreter that was asked for, or that serves the kernel; the generic one in a release with no other."""
     if module.settings.interpreter == AUTO:
-        return choose(module, site)
-    return Choice(module.settings.interpreter == SIMULATOR)
+        choice = choose(module, site)
+    else:
+        choice = Choice(module.settings.interpreter == SIMULATOR)
+    if choice.simulator and not has(module.settings.release, "InterpretParams"):
+        return Choice(False, choice.decided_by, choice.amiss, lacking=True)
+    return choice
 
 
 def _reason(site: Site, choice: Choice) -> str:
     which = "the TPU simulator" if choice.simulator else "the generic interpreter"
-    decided = f", for {choice.decided_by.told}" if choice.decided_by else ""
+    decided = "" if choice.lacking else _decided(choice)
     return f"{site.target} is interpreted where there is no TPU: {which}{decided}"
 
 
-def _propose(
-    module: Module, site: Site, node: Tree, row: Row | None, value: Tree, reason: str
-) -> None:
+def _decided(choice: Choice) -> str:
+    return f", for {choice.decided_by.told}" if choice.decided_by else ""
+
+
+def _takes_no_interpret(module: Module, site: Site) -> str:
+    release, first = spelled(module.settings.release), spelled(since(site.target, "interpret"))
+    return (
+        f"{site.target} takes no interpret= in JAX {release} ({first} is the first where it does), so it can't be "
+        "interpreted there: left alone"
+    )
+
+
+def _lacks_simulator(module: Module, site: Site, choice: Choice) -> str:
+    release, first = spelled(module.settings.release), spelled(since("InterpretParams"))
+    return (
+        f"{site.target} should be interpreted by the TPU simulator{_decided(choice)}; JAX {release} has no simulator "
+        f"({first} is the first that has), so it is interpreted generically"
+    )
+
+
+def _extend(module: Module, site: Site, argument: Held, choice: Choice) -> None:
+    """Extend the value that is there, for every kernel that it serves."""
+    for other in sharing(module, argument):
+        choice = choice if choice.simulator else chosen(module, other)
+    value = argument.item.value
+    if suffices(module, value, choice.simulator):
+        return
+    row = Rows(module, site, choice.simulator).row(value, value)
+    module.judge(site, Status.PERSON if row is None else Status.MIGRATED)
     if row is None:
-        module.find_at_import("MP110", node, f"interpret= of {site.target}")
-    else:
-        module.propose("MP110", node, reason, row.edits(value), row.needs)
+        module.find_at_import("MP110", argument.item.first, f"interpret= of {site.target}")
+        return
+    reason = _reason(site, choice)
+    module.propose("MP110", argument.item.first, reason, row.edits(value), row.needs)
 
 
-def _add(module: Module, site: Site, rows: Rows, reason: str) -> None:
+def _add(module: Module, site: Site, choice: Choice) -> None:
     """Add the argument, unless a splat may hold it already."""
+    rows, reason = Rows(module, site, choice.simulator), _reason(site, choice)
     brackets = site.call.brackets
     hiding = [item for item in brackets.splats if _may_hold(module, item, rows.simulator)]
     trailer = site.call.trailer
     if len(hiding) > 1 or any(not isinstance(item.value, Leaf) for item in hiding):
         raise Unwritable("a splat may hold it already")
     row = rows.row(None, trailer)
+    module.judge(site, Status.PERSON if row is None else Status.MIGRATED)
     if hiding:
         kept = f'{hiding[0].value.value}.get("interpret")'
         row = rows.other(("", ""), trailer)

@@ -12,6 +12,7 @@ from ..edits import Edit, binds_tighter
 from ..figures import Figures
 from ..gates import TPU_MODULE
 from ..module import Module
+from ..releases import has, since, spelled
 from ..settings import GATE
 from . import CALL, rule
 
@@ -56,6 +57,9 @@ def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
     """Propose the call that names the chip."""
     module: Module = capture["module"]
     call: Call = capture["call"]
+    if not has(module.settings.release, "get_tpu_info_for_chip"):
+        _nothing_serves(module, call)
+        return
     info = Figures(module).info(node, _prefix(module, call))
     reason = f"get_tpu_info() raises where there is no TPU: the figures of a {module.settings.chip} stand in"
     first, last = start(call.power), end(node)
@@ -73,6 +77,17 @@ def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
         Edit(last, last, f" if {gate.text} else {info.text}{closing}"),
     )
     module.propose("MP120", call.power, reason, edits, gate.needs | info.needs)
+
+
+def _nothing_serves(module: Module, call: Call) -> None:
+    """Report that the release has nothing that gives the figures of a chip."""
+    release, earliest = module.settings.release, since("get_tpu_info_for_chip")
+    module.find(
+        "MP206",
+        call.power,
+        f"get_tpu_info() raises where there is no TPU, and JAX {spelled(release)} has no get_tpu_info_for_chip to "
+        f"stand in ({spelled(earliest)} is the first that has): write the figures that the code needs",
+    )
 
 
 def _prefix(module: Module, call: Call) -> str:

@@ -12,6 +12,7 @@ from ..changes import NOTHING
 from ..edits import Edit, add_item
 from ..figures import Figures
 from ..module import Module
+from ..releases import Release, has, has_figures, since, spelled
 from ..settings import GATE
 from ..targets import decorated_by
 from . import CALL, rule
@@ -80,7 +81,9 @@ def give_figures(node: Node, capture: dict[str, Any], filename: str) -> None:
     module: Module = capture["module"]
     call: Call = capture["call"]
     name: str = capture["name"]
-    if name in _NOT_EXACTLY or capture["through"] or decorated_by(call) is not None:
+    if name != _TAKES_CORES and not has_figures(module.settings.release):
+        _nothing_serves(module, call, name, since("use_abstract_mesh"))
+    elif name in _NOT_EXACTLY or capture["through"] or decorated_by(call) is not None:
         module.find(
             "MP206",
             call.power,
@@ -93,9 +96,22 @@ def give_figures(node: Node, capture: dict[str, Any], filename: str) -> None:
         _under_manager(module, call, name)
 
 
+def _nothing_serves(module: Module, call: Call, name: str, first: Release) -> None:
+    """Report that the release has nothing that stands in for the figures; `first` is the first that has."""
+    module.find(
+        "MP206",
+        call.power,
+        f"{name} asks for the figures of a TPU, and JAX {spelled(module.settings.release)} has no way to show it those "
+        f"of a chip ({spelled(first)} is the first that has): it can't run where there is no TPU",
+    )
+
+
 def _one_core(module: Module, call: Call) -> None:
     """`num_cores=1`; gated, JAX's own default on TPU."""
     if call.brackets.keyword("num_cores") or call.positional(2) is not None or call.brackets.splats:
+        return
+    if not has(module.settings.release, _TAKES_CORES, "num_cores"):
+        _nothing_serves(module, call, _TAKES_CORES, since(_TAKES_CORES, "num_cores"))
         return
     text, needs = "1", NOTHING
     if module.settings.strategy == GATE:

@@ -13,7 +13,8 @@ def no_interpreter(query: Query) -> Query:
 
     What it does: reports, for MP110, an entry point whose kernel no interpreter serves, with the operation: one that
     neither implements, two of which each needs another interpreter, or one that raises nothing and gives wrong
-    results, such as random bits that are all zeros.
+    results, such as random bits that are all zeros; and one that needs the simulator, or `interpret=` itself, where
+    `--jax` is a release that has none.
 
     Why: the kernel will fail on CPU, or its numbers can't be trusted there, whichever interpreter is written.
 

@@ -12,7 +12,8 @@ def figures_by_hand(query: Query) -> Query:
     """A call that asks for the figures of a TPU inside, in a form that MP130 can't rewrite exactly.
 
     What it does: reports `emit_pipeline_with_allocations`, `emit_pipeline_with_async_prefetch`, and pipelines or meshes
-    that are made by a decorator or through `functools.partial`.
+    that are made by a decorator or through `functools.partial`; and, where `--jax` is a release that has nothing to
+    stand in for the figures, every call that asks for them, `get_tpu_info()` too.
 
     Why: on CPU they raise `ValueError: Unsupported TPU device kind: cpu`.
 

@@ -1,0 +1,112 @@
+"""MP203: a target that is passed around as a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bowler import Query
+from fissix.pgen2 import token
+from fissix.pytree import Leaf
+
+from ..calls import Call, Tree, call_at
+from ..module import Module
+from ..names import PARTIAL
+from ..parsing import symbols
+from ..targets import target_of
+from . import rule
+
+# These look at a function, or carry its name and docstring over, and do not call it.
+_LOOK_ONLY = (
+    "wraps",
+    "update_wrapper",
+    "signature",
+    "getsource",
+    "getdoc",
+    "isinstance",
+    "callable",
+)
+
+
+@rule(
+    "MP203",
+    "target-as-value",
+    *((name,) for name in ("scoped", "pallas_call", "core_map", "mpmd_map")),
+)
+def target_as_value(query: Query) -> Query:
+    """A target that is passed around as a value, so that its calls can't be seen.
+
+    What it does: reports `run_scoped`, `pallas_call` and the like where they are neither called, nor bound by
+    `functools.partial`, nor given another name once: handed to a function, put in a table, returned.
+
+    Why: whoever calls it decides on `interpret` and `collective_axes`, and that call is not found.
+
+    Example:
+
+        launch = choose(pl.pallas_call, my_pallas_call)
+
+    Use instead: call the target itself, or give its `interpret=` where the value is called.
+
+    References: none; this is a limit of reading code without running it.
+    """
+    return query.select("NAME").filter(is_passed_on).modify(report)
+
+
+def is_passed_on(node: Leaf, capture: dict[str, Any], filename: str) -> bool:
+    """Whether the name `node` begins a target that is used as a value."""
+    module: Module = capture["module"]
+    if node.value not in module.names.of_jax or not module.names.is_variable(node):
+        return False
+    target = target_of(module.names.full_path(node))
+    if not target or "mosaic_gpu" in module.names.full_path(node) or module.is_skipped(node):
+        return False
+    capture["target"] = target
+    whole: Tree = node.parent if node.parent.type == symbols.power else node
+    if any(call_at(child) for child in whole.children if child.type == symbols.trailer):
+        return False  # it is called here
+    return not _is_harmless(module, whole)
+
+
+def _is_harmless(module: Module, whole: Tree) -> bool:
+    """Whether the target is bound to a name, or to arguments by `partial`, or only looked at."""
+    parent = whole.parent
+    if parent.type == symbols.power or _in_import(parent):
+        return True  # called: the call's own rules see it
+    if parent.type == symbols.expr_stmt and whole is parent.children[-1]:
+        target = parent.children[0]
+        return isinstance(target, Leaf) and module.names.assigned(target) is not None
+    if parent.type in (symbols.expr_stmt, symbols.annassign, symbols.tname):
+        return True  # a target of an assignment, or an annotation
+    call = _call_around(whole)
+    if call is None:
+        return False
+    path = module.names.callee(call).path
+    called = path.rpartition(".")[2] or str(call.power.children[0]).strip()
+    return called in _LOOK_ONLY or (path == PARTIAL and call.positional(0) is whole)
+
+
+def _in_import(node: Tree) -> bool:
+    return node.type in (
+        symbols.import_as_name,
+        symbols.import_as_names,
+        symbols.import_from,
+        symbols.import_name,
+        symbols.dotted_name,
+        symbols.dotted_as_name,
+    )
+
+
+def _call_around(node: Tree) -> Call | None:
+    holder = node.parent
+    while holder.type in (symbols.arglist, symbols.argument):
+        holder = holder.parent
+    return call_at(holder) if holder.type == symbols.trailer else None
+
+
+def report(node: Leaf, capture: dict[str, Any], filename: str) -> None:
+    """Report the use."""
+    assert node.type == token.NAME
+    capture["module"].find(
+        "MP203",
+        node,
+        f"{capture['target']} is passed around as a value: give interpret= and drop collective_axes where it is called",
+    )
