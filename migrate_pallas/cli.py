@@ -8,20 +8,35 @@ import keyword
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from . import __version__, files
 from .figures import CHIPS
 from .files import FileFault, discover
 from .progress import progress
 from .releases import NEWEST, OLDEST, Release, parsed, spelled
-from .report import Totals, summary, tell
+from .report import (
+    ALWAYS,
+    AUTO_COLOUR,
+    GITHUB,
+    JSON,
+    NEVER,
+    SARIF,
+    TEXT,
+    PageFault,
+    Totals,
+    statistics,
+)
+from .reporting import Output, reporters
 from .rules import all_rules
-from .run import Task, cores, described, piped, run
+from .run import Outcome, Task, cores, described, piped, run
 from .settings import AUTO, CPU, GATE, GENERIC, INTERPRET, REMOVE, SIMULATOR, Settings
+from .targets import ENTRY_POINTS, SCOPED
 
 DONE, PENDING, FAILED, INTERRUPTED = 0, 1, 2, 130
 
@@ -82,7 +97,77 @@ def _codes(
     return tuple(codes)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def _wrappers(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Each `a.b.pallas_call`, or `a.b.launch=pallas_call`, as the paths of a function and of its target."""
+    pairs = []
+    for value in values:
+        path, _, target = value.partition("=")
+        module, _, name = path.rpartition(".")
+        if not module or not all(part.isidentifier() for part in path.split(".")):
+            raise click.BadParameter(f"{value!r} is no dotted path, such as mylib.compat.launch")
+        if (target or name) not in (*ENTRY_POINTS, *SCOPED):
+            raise click.BadParameter(
+                f"{value!r} does not tell what it forwards to: write {path}=TARGET, TARGET being one of "
+                f"{', '.join((*ENTRY_POINTS, *SCOPED))}"
+            )
+        pairs.append((path, f"jax.experimental.pallas.{target or name}"))
+    return tuple(pairs)
+
+
+def _explain(context: click.Context, parameter: click.Parameter, code: str | None) -> None:
+    """Print an explanation, or the table of all, and end; no other option is looked at."""
+    if code is None or context.resilient_parsing:
+        return
+    from .explain import UnknownCode, explained, table
+
+    try:
+        click.echo(table() if code == _ALL_CODES else explained(code), nl=False)
+    except UnknownCode as error:
+        raise click.BadParameter(str(error)) from error
+    context.exit()
+
+
+_ALL_CODES = "*"  # what --explain alone stands for
+
+
+class _Configured(click.Command):
+    """A command whose options may also stand in a project's files; the command line wins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As `click.Command` does, with the files' settings as defaults."""
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        ends = any(parameter.is_eager for parameter in order)  # --help: nothing else is looked at
+        path = "" if ends else self._configure(ctx, given)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            name = (error.param.name if error.param else None) or ""
+            if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+                raise
+            raise click.UsageError(f"{path}: {name.replace('_', '-')}: {error.message}") from error
+
+    def _configure(self, ctx: click.Context, given: dict[str, Any]) -> str:
+        """Take the settings from the file that has them; the path of it."""
+        from .configuration import BadSettings, configuration
+
+        try:
+            paths = given.get("paths")
+            found = configuration(paths if isinstance(paths, list | tuple) else ())
+        except BadSettings as error:
+            raise click.UsageError(str(error)) from error
+        if found is None:
+            return ""
+        settings = {key.replace("-", "_"): value for key, value in found.values.items()}
+        for one, other in (("gate", "gate_import"), ("gate_import", "gate")):
+            if one in given:  # it stands for either
+                settings.pop(other, None)
+        ctx.default_map = settings
+        return found.path
+
+
+@click.command(cls=_Configured, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option(
     "--to",
@@ -108,7 +193,8 @@ def _codes(
     help="Import the gate instead of defining it in each file.",
 )
 @click.option(
-    "--gate-at-import", is_flag=True, help="Also write gates in code that runs at import."
+    "--gate-at-import/--no-gate-at-import",
+    help="Also write gates in code that runs at import.",
 )
 @click.option(
     "--interpreter",
@@ -142,6 +228,15 @@ def _codes(
     help="Rules and findings not to run.",
 )
 @click.option(
+    "--wrapper",
+    "wrappers",
+    multiple=True,
+    callback=_wrappers,
+    metavar="PATH[=TARGET]",
+    help="A function of your own that forwards its arguments to an entry point, or to run_scoped: its dotted path, and "
+    "the target's name if its own is another. It is treated as that target wherever it is imported by this path.",
+)
+@click.option(
     "--review", is_flag=True, help="Ask about each change. The default between terminals."
 )
 @click.option("--write", is_flag=True, help="Apply all changes.")
@@ -154,7 +249,7 @@ def _codes(
 @click.option(
     "--exclude", multiple=True, metavar="GLOB", help="Files and directories to leave out."
 )
-@click.option("--no-gitignore", is_flag=True, help="Take files that git ignores, too.")
+@click.option("--no-gitignore/--gitignore", help="Take files that git ignores, too.")
 @click.option(
     "--files-from",
     metavar="FILE",
@@ -166,8 +261,47 @@ def _codes(
     help="Keep the answers of the review in FILE; one that was stopped goes on from there.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes to use. Default: all cores.")
+@click.option(
+    "--format",
+    type=click.Choice([TEXT, JSON, GITHUB, SARIF]),
+    default=TEXT,
+    help="How results are reported: text, which is the default; json or sarif on stdout, in place of a diff or of "
+    "migrated source; github, annotations for its Actions.",
+)
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice([AUTO_COLOUR, ALWAYS, NEVER]),
+    default=AUTO_COLOUR,
+    help="Whether to use colours. Default: auto, on terminals, unless NO_COLOR is set.",
+)
+@click.option(
+    "--statistics",
+    "counts",
+    is_flag=True,
+    help="Count codes, and the share of kernels that need no help.",
+)
+@click.option(
+    "--html", "page", metavar="FILE", help="Also write a report to FILE, as one page of HTML."
+)
+@click.option(
+    "--strict/--no-strict",
+    help="Under --check and --review, exit 1 also where findings are left.",
+)
+@click.option(
+    "--explain",
+    is_flag=False,
+    flag_value=_ALL_CODES,
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
+    metavar="[CODE]",
+    help="Tell what a rule or finding means; without a CODE, list them all.",
+)
 @click.version_option(__version__, prog_name="migrate-pallas")
+@click.pass_context
 def command(
+    context: click.Context,
     paths: tuple[str, ...],
     to: str,
     strategy: str | None,
@@ -188,6 +322,12 @@ def command(
     files_from: str | None,
     session: str | None,
     jobs: int | None,
+    wrappers: tuple[tuple[str, str], ...],
+    format: str,
+    colour: str,
+    counts: bool,
+    page: str | None,
+    strict: bool,
 ) -> int:
     """Make JAX Pallas kernels written for TPU run where there is no TPU.
 
@@ -209,6 +349,7 @@ def command(
         jax=jax,
         select=select,
         ignore=ignore,
+        wrappers=wrappers,
     )
     if not any(settings.runs(rule.code) for rule in all_rules()):
         raise click.UsageError("--select and --ignore leave no rule or finding to run.")
@@ -218,8 +359,15 @@ def command(
         raise click.UsageError(
             "--review asks questions, so stdin and stdout must be terminals; see --diff and --write."
         )
+    asked = context.get_parameter_source("format") is ParameterSource.COMMANDLINE
+    told = format != TEXT or counts or page is not None
+    if mode == "review" and told and (asked or counts or page is not None):
+        raise click.UsageError(
+            "--review tells by itself what it does: --format, --statistics and --html are for the other modes."
+        )
     if not mode and "-" not in paths:
-        mode = "review" if _on_terminals() else "diff"
+        mode = "review" if _on_terminals() and not told else "diff"
+    output = Output(mode, "-" in paths, format, colour, counts, page, strict)
     if session is not None and mode != "review":
         raise click.UsageError("--session keeps the answers of a review, and this is none.")
     if "-" in paths:
@@ -229,13 +377,14 @@ def command(
             raise click.UsageError(
                 "- stands for source on stdin; it can't be mixed with other paths."
             )
-        return _pipe(Task(settings, write=False), mode)
+        task = Task(settings, write=False, detailed=output.detailed)
+        return _report(_piped(task), settings, output)
     given = paths if files_from is None else (*paths, *_listed(files_from))
-    task = Task(settings, mode == "write", given)
+    task = Task(settings, mode == "write", given, output.detailed)
     found = discover(given, exclude=exclude, gitignore=not no_gitignore)
     if mode == "review":
-        return _review(found, task, session)
-    return _files(found, task, mode, jobs or cores())
+        return _review(found, task, session, output)
+    return _report(run(found, task, jobs or cores()), settings, output)
 
 
 def _mode(review: bool, write: bool, diff: bool, check: bool) -> str:
@@ -262,24 +411,29 @@ def _listed(name: str) -> list[str]:
     return files.files_from(raw)
 
 
-def _files(found: Iterator[Path | FileFault], task: Task, mode: str, jobs: int) -> int:
+def _report(outcomes: Generator[Outcome, None, None], settings: Settings, output: Output) -> int:
+    """Tell what becomes of each file, and in the end of all."""
     totals = Totals()
-    with progress(sys.stderr) as line, contextlib.closing(run(found, task, jobs)) as outcomes:
-        for outcome in outcomes:
-            totals.add(outcome)
-            if outcome.diff or outcome.findings or outcome.fault:
-                line.hide()
-            if mode == "diff":
-                _to_stdout(outcome.diff)
-            elif outcome.diff:
-                say(f"{'changed' if mode == 'write' else 'would change'} {outcome.path}")
-            tell(outcome, say)
-            line.step()
-    say(summary(totals, "changed" if mode == "write" else "would change"))
-    return _status(totals, mode)
+    with reporters(output, settings, _to_stdout, say) as told_by:
+        with progress(sys.stderr) as line, contextlib.closing(outcomes):
+            for outcome in outcomes:
+                totals.add(outcome)
+                if outcome.diff or outcome.findings or outcome.fault:
+                    line.hide()
+                for reporter in told_by:
+                    reporter.file(outcome)
+                line.step()
+        for reporter in told_by:
+            reporter.end(totals)
+    if output.statistics:
+        from .explain import names
+
+        for count in statistics(totals, names()):
+            say(count)
+    return _status(totals, output)
 
 
-def _review(found: Iterator[Path | FileFault], task: Task, kept: str | None) -> int:
+def _review(found: Iterator[Path | FileFault], task: Task, kept: str | None, output: Output) -> int:
     from .review import Review  # Not at the top: no other mode needs these.
     from .sessions import Damaged, Session
     from .terminal import Terminal
@@ -289,31 +443,28 @@ def _review(found: Iterator[Path | FileFault], task: Task, kept: str | None) -> 
     except (Damaged, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise click.UsageError(f"--session: {kept}: {reason}") from error
-    with Terminal() as terminal:
+    coloured = None if output.colour == AUTO_COLOUR else output.colour == ALWAYS
+    with Terminal(coloured) as terminal:
         reviewed = Review(task.settings, task.roots, terminal, session).run(found)
         terminal.report(reviewed.summary)
     if reviewed.interrupted:
         return INTERRUPTED
     if reviewed.faults:
         return FAILED
-    return PENDING if reviewed.declined else DONE
+    left = reviewed.declined or (output.strict and reviewed.findings)
+    return PENDING if left else DONE
 
 
-def _pipe(task: Task, mode: str) -> int:
-    """Source from stdin; the migrated source, the diff or just the status comes out."""
-    totals = Totals()
-    outcome = piped(sys.stdin.buffer.read(), task)
-    totals.add(outcome)
-    if mode != "check":
-        _to_stdout(outcome.diff if mode == "diff" else outcome.result)
-    tell(outcome, say)
-    return _status(totals, mode)
+def _piped(task: Task) -> Generator[Outcome, None, None]:
+    """What becomes of the source that stands on stdin."""
+    yield piped(sys.stdin.buffer.read(), task)
 
 
-def _status(totals: Totals, mode: str) -> int:
+def _status(totals: Totals, output: Output) -> int:
     if totals.faults:
         return FAILED
-    return PENDING if mode == "check" and totals.changed else DONE
+    left = totals.changed or (output.strict and totals.findings)
+    return PENDING if output.mode == "check" and left else DONE
 
 
 def _to_stdout(raw: bytes) -> None:
@@ -338,6 +489,9 @@ def main() -> None:
     except OutputClosed:  # and Python must not flush what is left of it when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + 13
+    except PageFault as error:
+        say(f"--html: {error}")
+        status = FAILED
     except Exception as error:  # a bug of ours, outside of any one file
         say(f"internal error: {described(error)}; please report it")
         status = FAILED

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fissix.pytree import Leaf
 
+from .backends import TPU
 from .calls import Tree, as_call, call_at, unwrapped
 from .changes import Need
 from .gates import TPU_MODULE, Spelled, free_or_bound, module_name
@@ -81,13 +83,20 @@ class Figures:
         return Spelled(f"{name}()", needs | {Need(name, lines=lines)})
 
     def _is_manager(self, binding: Binding) -> bool:
-        return binding.how is How.FUNCTION and self._enters_mesh(binding.node)
+        """Whether it is a function that enters an abstract mesh; gated, not where there is a TPU."""
+        if binding.how is not How.FUNCTION or not self._enters_mesh(binding.node):
+            return False
+        return self.module.settings.strategy != GATE or all(
+            self.module.backends.unreached(leaf, TPU) for leaf in self._entrances(binding.node)
+        )
 
     def _enters_mesh(self, node: Tree) -> bool:
         """Whether `node` names `use_abstract_mesh`."""
-        return any(
-            isinstance(leaf, Leaf) and leaf.value == "use_abstract_mesh" for leaf in node.leaves()
-        )
+        return any(self._entrances(node))
+
+    @staticmethod
+    def _entrances(node: Tree) -> Iterator[Leaf]:
+        return (leaf for leaf in node.leaves() if leaf.value == "use_abstract_mesh")
 
     def under_manager(self, node: Tree) -> bool:
         """Whether `node` runs under such figures already: in a `with`, or handed to the manager's call."""

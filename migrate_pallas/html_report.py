@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from html import escape
@@ -25,7 +26,7 @@ from .changes import Change, Finding, Status
 from .details import Detail
 from .explain import PARTS, Explanation, explanations
 from .hunks import lines, word_changes
-from .report import STATUSES, Told, Totals, counted, percent, told_of
+from .report import STATUSES, PageFault, Told, Totals, counted, percent, told_of
 from .run import Fault, Outcome
 from .settings import CPU, Settings
 
@@ -71,14 +72,18 @@ class _Counts:
 class Html:
     """A `report.Reporter` that writes a page to `path` in the end, as a context.
 
-    Raises `OSError` where `path` can't be written.
+    Where it can't be written, each method raises `PageFault`.
     """
 
     def __init__(self, path: Path, mode: str, settings: Settings) -> None:
-        self._page = path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
-        self._files = tempfile.TemporaryFile(  # noqa: SIM115 - closed in `__exit__`
-            "w+", encoding="utf-8", errors="backslashreplace", newline="\n"
-        )
+        self._path = path
+        with _faults(
+            path
+        ):  # Opened first, so as not to do all the work in vain; what it holds stays till the end.
+            self._page = path.open("a", encoding="utf-8", errors="backslashreplace", newline="\n")
+            self._files = tempfile.TemporaryFile(  # noqa: SIM115 - closed in `__exit__`
+                "w+", encoding="utf-8", errors="backslashreplace", newline="\n"
+            )
         self._written = mode == "write"
         self._settings = settings
         self._shown = 0
@@ -111,14 +116,14 @@ class Html:
             for told in told_of(outcome)
         ]
         shown.extend(_added(outcome.changes))
-        self._files.write(
-            _FILE.substitute(
-                open=" open" if self._shown <= _OPEN else "",
-                path=escape(outcome.path),
-                badge=_badge(outcome),
-                told="".join(shown),
-            )
+        text = _FILE.substitute(
+            open=" open" if self._shown <= _OPEN else "",
+            path=escape(outcome.path),
+            badge=_badge(outcome),
+            told="".join(shown),
         )
+        with _faults(self._path):
+            self._files.write(text)
 
     def end(self, totals: Totals) -> None:
         """Write the page."""
@@ -130,17 +135,16 @@ class Html:
             kernels=_legend(totals),
             packages=self._packages(),
         )
-        self._page.write(head)
-        self._files.seek(0)
-        if self._shown:
+        with _faults(self._path):
+            self._page.truncate(0)
+            self._page.write(head)
+            self._files.seek(0)
             shutil.copyfileobj(self._files, self._page)
-        else:
-            self._page.write(
-                '<p class="card">There is nothing to change, and nothing to tell.</p>\n'
-            )
-        for part in _explained(sorted(totals.codes)):
-            self._page.write(part)
-        self._page.write("</main>\n</body>\n</html>\n")
+            if not self._shown:
+                self._page.write('<p class="card">Nothing to change, and nothing to tell.</p>\n')
+            self._page.writelines(_explained(sorted(totals.codes)))
+            self._page.write("</main>\n</body>\n</html>\n")
+            self._page.flush()
 
     def _headline(self, totals: Totals) -> str:
         verb = "changed" if self._written else "to change"
@@ -171,6 +175,14 @@ class Html:
             name="Directory", bar="", kernels="Kernels", changes="Changes", findings="Findings"
         ).replace("<td", "<th").replace("</td", "</th")  # fmt: skip
         return f'<table class="packages"><thead>{head}</thead>\n<tbody>\n{"".join(rows)}</tbody></table>'
+
+
+@contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PageFault(f"{path}: {error.strerror}") from error
 
 
 def _badge(outcome: Outcome) -> str:

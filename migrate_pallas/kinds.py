@@ -155,16 +155,15 @@ class Kinds:
         """For each entry point the evidence in its arguments, and the functions that its kernel reaches."""
         return [
             (self._own(site), {id(f) for k in kernels for f in self.functions.reached(k)})
-            for site in self.entry_sites()
+            for site in self.entry_sites
             if (kernels := self.functions.definitions(kernel_of(site)))
         ]
 
-    def entry_sites(self) -> Iterator[Site]:
+    @cached_property
+    def entry_sites(self) -> list[Site]:
         """Every site of an entry point in the module."""
-        for call in calls_in(self.tree):
-            site = site_of(call, self.names)
-            if site is not None and site.target not in SCOPED:
-                yield site
+        sites = (site_of(call, self.names) for call in calls_in(self.tree))
+        return [site for site in sites if site is not None and site.target not in SCOPED]
 
     def _marks(self) -> Iterator[tuple[int, Evidence]]:
         """Every name in the module that belongs to some hardware."""

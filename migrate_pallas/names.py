@@ -111,6 +111,7 @@ class Names:
         self._wrappers = wrappers
         self.module = Scope(tree, "module", None)
         self._scopes: dict[int, Scope] = {id(tree): self.module}
+        self._bindings: dict[int, list[Binding]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}
         self.stars: list[str] = []  # modules imported with `*`
         self.modules: list[

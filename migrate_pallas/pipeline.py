@@ -62,27 +62,30 @@ def may_apply(text: str, settings: Settings) -> bool:
 
 
 def run_fixers(module: Module) -> None:
-    """Let each fixer see each node of the module, in one walk."""
-    by_type = _fixers_by_type(module.settings)
+    """Let each fixer see each node of the module, in one walk; fixers of one pattern share its matches."""
+    by_type = _patterns_by_type(module.settings)
     stack: list[Node | Leaf] = [module.tree]
     while stack:
         node = stack.pop()
-        for fixer in by_type.get(node.type, ()):
-            capture = fixer.match(node)
+        for first, *others in by_type.get(node.type, ()):
+            capture = first.match(node)
             if capture:
-                capture["module"] = module
-                fixer.transform(node, capture)
+                for fixer in (first, *others):
+                    fixer.transform(node, {**capture, "module": module})
         stack.extend(reversed(node.children))
 
 
 @cache
-def _fixers_by_type(settings: Settings) -> dict[int, list[BaseFix]]:
-    """The fixers of the rules that run, by the type of node that their pattern begins with."""
-    by_type: dict[int, list[BaseFix]] = {}
+def _patterns_by_type(settings: Settings) -> dict[int, list[list[BaseFix]]]:
+    """The fixers of the rules that run, those of one pattern together, by the type of node it begins with."""
+    by_pattern: dict[str, list[BaseFix]] = {}
     for rule in all_rules():
         if settings.runs(rule.code):
             for fixer in fixers(rule):
-                by_type.setdefault(fixer.pattern.type, []).append(fixer)
+                by_pattern.setdefault(fixer.PATTERN, []).append(fixer)
+    by_type: dict[int, list[list[BaseFix]]] = {}
+    for together in by_pattern.values():
+        by_type.setdefault(together[0].pattern.type, []).append(together)
     return by_type
 
 

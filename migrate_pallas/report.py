@@ -65,6 +65,10 @@ def told_of(outcome: Outcome) -> list[Told]:
     return [*told, outcome.fault] if outcome.fault else told
 
 
+class PageFault(Exception):
+    """A page of a report can't be written; the message names it and says why."""
+
+
 class Reporter(Protocol):
     """Tells of a run: of each file in its turn, and of all in the end."""
 
@@ -78,28 +82,32 @@ class Reporter(Protocol):
 class Text:
     """For people: findings on stderr, grouped by file, and the diff on stdout.
 
-    `mode` is what the run does: diff, write or check. `paint` colours what goes to stderr, `paint_out` the diff.
+    `mode` is what the run does: diff, write or check; of source `from_stdin` the result is put out, unless it is one
+    of diff and check. `paint` colours what goes to stderr, `paint_out` the diff.
     """
 
     def __init__(
-        self, mode: str, put: Put, say: Say, paint: Paint = _PLAIN, paint_out: Paint = _PLAIN
+        self, mode: str, from_stdin: bool, put: Put, say: Say, paint: Paint, paint_out: Paint
     ) -> None:
+        self.mode, self.from_stdin = mode, from_stdin
         self.put, self.say = put, say
         self.paint, self.paint_out = paint, paint_out
-        self.diffs = mode == "diff"
         self.verb = "changed" if mode == "write" else "would change"
 
     def file(self, outcome: Outcome) -> None:
-        """Print its diff, or that it changes, and say what was found in it."""
-        if self.diffs:
+        """Put out its diff or result, or say that it changes, and what was found in it."""
+        if self.mode == "diff":
             self.put(painted_diff(outcome.diff, self.paint_out))
+        elif self.from_stdin:
+            self.put(outcome.result if self.mode != "check" else b"")
         elif outcome.diff:
             self.say(f"{self.verb} {self.paint(outcome.path, BOLD)}")
         tell(outcome, self.say, self.paint)
 
     def end(self, totals: Totals) -> None:
-        """Say the totals."""
-        self.say(summary(totals, self.verb))
+        """Say the totals, where there may be more than one file."""
+        if not self.from_stdin:
+            self.say(summary(totals, self.verb))
 
 
 def tell(outcome: Outcome, say: Say, paint: Paint = _PLAIN) -> None:

@@ -15,7 +15,7 @@ from fissix.pytree import Leaf, Node
 
 from .calls import Call, Item, Tree, unwrapped
 from .kinds import calls_in
-from .names import Binding, How, Meaning, Names
+from .names import PARTIAL, Binding, How, Meaning, Names
 from .parsing import symbols
 from .targets import SCOPED, Functions, decorated_by
 
@@ -209,10 +209,8 @@ class Roles:
                 if name in ("dtype", "ShapeDtypeStruct", "num_programs")
                 else Role.TRACED
             )
-        if meaning.definition is not None and meaning.definition.type != symbols.classdef:
-            return max(
-                (self.role(value) for value in _returned(meaning.definition)), default=Role.STATIC
-            )
+        if id(meaning.definition) in self.inside:
+            return self.returns.get(id(meaning.definition), Role.STATIC)
         if receiver is Role.REF:  # ref.reshape(...) is a view; other methods of a Ref are not
             before = str(node.children[index - 1]).strip()
             return (
@@ -274,8 +272,10 @@ class Roles:
         changed = False
         for definition in called(call, self.names, self.functions):
             changed |= self._bind(definition, meaning.through, call.brackets.items)
+        decorated, first = decorated_by(call), call.positional(0)
+        if decorated is not None and meaning.path == PARTIAL and first is not None:
+            meaning = self.names.meaning(first)
         role = self._handed_role(call, meaning)
-        decorated = decorated_by(call)
         handed = [
             (item.value, d)
             for item in call.brackets.items
@@ -296,7 +296,8 @@ class Roles:
         if name in _CALLS_WITH_REFS:
             return Role.REF
         if name in _CALLS_WITH_OPERANDS:
-            return max((self.role(i.value) for i in call.brackets.items[1:]), default=Role.STATIC)
+            operands = max((self.role(i.value) for i in call.brackets.items[1:]), default=Role.REF)
+            return Role.REF if operands is Role.REF else Role.TRACED  # a number is traced, too
         return Role.TRACED
 
     def _hand(self, meaning: Meaning, definition: Node, role: Role) -> bool:

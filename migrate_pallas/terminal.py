@@ -63,8 +63,9 @@ class Terminal:
     a second one is heeded at once.
     """
 
-    def __init__(self) -> None:
-        self._paint = Paint(_wants_colour())
+    def __init__(self, coloured: bool | None = None) -> None:
+        """`coloured` tells whether to use colours; with None it depends."""
+        self._paint = Paint(_wants_colour() if coloured is None else coloured)
         self._input = sys.stdin.fileno()
         self._output = sys.stdout.fileno()
         self._errors = sys.stderr.fileno() if sys.stderr else None

@@ -681,7 +681,7 @@ class TestProgress:
             put(name)
         put("b.py", NOT_PYTHON)
         ours, its = pty.openpty()
-        running = Running(*TO, "--diff", ".", stderr=its)
+        running = Running(*TO, "--diff", "--color=never", ".", stderr=its)
         os.close(its)
         written = all_of(ours)
         assert running.end() == 2

@@ -144,15 +144,19 @@ GAPS = st.sampled_from(["", " ", "\n    ", "  # why, not\n    ", "\n    # above\
 
 @st.composite
 def calls(draw) -> tuple[str, list[str]]:
-    """The text of a call `f(...)` of keyword arguments and gaps, and the arguments, in order."""
+    """The text of a call `f(...)` of keyword arguments and gaps, and the arguments, in order.
+
+    Each comment in it has a number of its own.
+    """
     values = draw(st.lists(VALUES, min_size=1, max_size=5))
     items = [f"k{index}={value}" for index, value in enumerate(values)]
-    text = "f(" + draw(GAPS)
+    parts = ["f(", draw(GAPS)]
     for index, item in enumerate(items):
-        text += item + draw(GAPS)
+        parts += item, draw(GAPS)
         if index < len(items) - 1 or draw(st.booleans()):
-            text += "," + draw(GAPS)
-    return text + ")\n", items
+            parts += ",", draw(GAPS)
+    parts = [part.replace("# ", f"# {number} ") for number, part in enumerate(parts)]
+    return "".join(parts) + ")\n", items
 
 
 def arguments(text: str) -> list[str]:

@@ -75,7 +75,11 @@ def present(row) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             found = reduce(getattr, row.name.split("."), importlib.import_module(row.module))
-        except (AttributeError, ImportError):
+        except AttributeError:
+            return False
+        except ModuleNotFoundError as error:
+            if error.name != row.module:
+                raise  # it is not JAX that lacks something
             return False
     return not row.parameter or row.parameter in inspect.signature(found).parameters
 
@@ -199,6 +203,21 @@ def test_a_simulator_that_was_asked_for_and_is_not_there_is_told():
     assert told.startswith(
         "MP205 pallas_call should be interpreted by the TPU simulator; JAX 0.6.1"
     )
+
+
+def test_without_a_simulator_what_it_would_have_wrong_is_told_too():
+    source = dedent(
+        """\
+        def kernel(o_ref):
+            pltpu.prng_seed(0)
+            o_ref[...] = pltpu.prng_random_bits((8, 128))
+
+        y = pl.pallas_call(kernel, out_shape=x)()
+        """
+    )
+    _, (told,) = written(source, "0.6.1")
+    assert "has no simulator" in told
+    assert "no interpreter on CPU runs all of this pallas_call right: " in told
 
 
 def test_without_a_simulator_a_gate_is_written_for_the_generic_interpreter():

@@ -1,5 +1,6 @@
 """The recording stand-in for JAX, and what it shows of each fixture: that a gate keeps a program
-as it was on TPU, and that no axes reach Pallas elsewhere."""
+as it was on TPU, and that elsewhere no axes reach Pallas, every kernel is interpreted, and nothing
+asks for the figures of a TPU."""
 
 from __future__ import annotations
 
@@ -10,12 +11,24 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from standin.record import STANDIN, Call, record
+from standin.record import STANDIN, Call, outcomes, record
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CASES = sorted(
     path.parent for rule in ("MP101", "MP102") for path in FIXTURES.glob(f"{rule}/*/before.py")
 )
+INTERPRETED = sorted(
+    path.parent for rule in ("MP110", "MP205") for path in FIXTURES.glob(f"{rule}/*/after.*.py")
+)
+FIGURED = sorted(
+    path.parent for path in FIXTURES.glob("MP1[23]*/*/after.cpu.py") if "at-import" not in str(path)
+)
+ENTRY_POINTS = ("pallas_call", "kernel", "core_map", "mpmd_map")
+SIMULATOR = (
+    "InterpretParams(dma_execution_mode='eager', out_of_bounds_reads='uninitialized', "
+    "detect_races=False, uninitialized_memory='nan', num_cores_or_threads=1)"
+)
+TARGETS = ("interpret", "cpu")
 FILE_NAMES = {"before.py", "after.interpret.py", "after.cpu.py", "findings.txt", "options.txt"}
 
 
@@ -26,6 +39,7 @@ def neighbours() -> dict[str, types.ModuleType]:
         for name in ("my_project", "my_project.backends", "my_project.allocation")
     }
     modules["my_project.backends"].on_tpu = lambda: sys.modules["jax"].default_backend() == "tpu"
+    modules["my_project"].kernel = lambda x_ref, o_ref: None
     modules["my_project.allocation"].with_scoped = lambda *_, **__: lambda function: function
     return modules
 
@@ -72,9 +86,10 @@ def case_id(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-def those(condition) -> pytest.MarkDecorator:
-    """Parametrize over the cases that meet a condition."""
-    return pytest.mark.parametrize("case", list(filter(condition, CASES)), ids=case_id)
+def those(condition, cases: list[Path] = CASES) -> pytest.MarkDecorator:
+    """Parametrize over the cases that meet a condition, each once."""
+    met = filter(condition, dict.fromkeys(cases))
+    return pytest.mark.parametrize("case", list(met), ids=case_id)
 
 
 @those(lambda case: True)
@@ -129,6 +144,96 @@ def test_what_counts_as_gated_leaves_no_axes_on_cpu(case):
 @pytest.mark.parametrize("backend", ["tpu", "cpu"])
 def test_removal_leaves_no_axes_anywhere(case, backend):
     assert set(axes_of(recorded(case / "after.interpret.py", backend))) <= {()}
+
+
+def interpreters(calls: tuple[Call, ...]) -> list[object]:
+    """The `interpret` of every entry point that was reached, False where absent."""
+    return [call.keywords.get("interpret", False) for call in calls if call.name in ENTRY_POINTS]
+
+
+def native_or(value: object, before: object) -> object:
+    """`value` as `before` had it where the two mean the same on TPU.
+
+    Nothing, False and None are one; and what was interpreted may now be so by the simulator.
+    """
+    if not value and not before:
+        return before
+    return before if before and value == SIMULATOR else value
+
+
+def raised(calls: tuple[Call, ...]) -> list[Call]:
+    return [call for call in calls if call.name == "raises"]
+
+
+def unchanged_under(case: Path, target: str) -> bool:
+    return not (case / f"after.{target}.py").exists()
+
+
+@those(lambda case: not unchanged_under(case, "cpu"), INTERPRETED)
+def test_a_gate_leaves_every_kernel_as_it_was_on_tpu(case):
+    before, after = (recorded(case / name, "tpu") for name in ("before.py", "after.cpu.py"))
+    assert not raised(after)
+    assert [call.name for call in after] == [call.name for call in before]
+    for old, new in zip(before, after, strict=True):
+        was = old.keywords.get("interpret")
+        assert native_or(new.keywords.get("interpret"), was) == was
+        assert {**new.keywords, "interpret": was} == {**old.keywords, "interpret": was}
+        assert new.positional == old.positional
+
+
+@those(
+    # There some calls get no gate; or are of GPU kernels, which are left alone.
+    lambda case: not found_under(case, "cpu") and case.name != "kind-of-each-call",
+    INTERPRETED,
+)
+def test_on_cpu_both_targets_interpret_every_kernel_in_the_same_way(case):
+    names = ("before.py" if unchanged_under(case, to) else f"after.{to}.py" for to in TARGETS)
+    always, gated = (interpreters(recorded(case / name, "cpu")) for name in names)
+    assert always and all(always)
+    assert gated == always
+
+
+@those(
+    lambda case: (
+        not unchanged_under(case, "interpret")
+        and not found_under(case, "interpret")
+        and case.name != "kind-of-each-call"
+    ),
+    INTERPRETED,
+)
+def test_kernels_that_are_always_interpreted_are_so_on_tpu_too(case):
+    assert all(interpreters(recorded(case / "after.interpret.py", "tpu")))
+
+
+@those(lambda case: case.name.endswith("-simulator"), INTERPRETED)
+def test_where_the_simulator_is_needed_nothing_else_is_chosen_by_the_tool(case):
+    values = interpreters(recorded(case / "after.interpret.py", "cpu"))
+    assert SIMULATOR in values
+    assert True not in values
+
+
+@those(lambda case: True, FIGURED)
+def test_a_gate_leaves_all_figures_as_they_were_on_tpu(case):
+    before, after = case / "before.py", case / "after.cpu.py"
+    assert recorded(after, "tpu") == recorded(before, "tpu")
+    was, is_now = (outcomes(path, "tpu", neighbours()) for path in (before, after))
+    assert {place: is_now[place] for place in was} == was
+
+
+@those(lambda case: True, FIGURED)
+def test_on_cpu_nothing_asks_for_the_figures_of_the_tpu_that_is_not_there(case):
+    assert raised(recorded(case / "before.py", "cpu")) or case.parent.name == "MP121"
+    for to in TARGETS:
+        assert not raised(recorded(case / f"after.{to}.py", "cpu"))
+
+
+@those(lambda case: case.parent.name == "MP121" and case.name != "option-tpu", FIGURED)
+@pytest.mark.parametrize("target", TARGETS)
+def test_on_cpu_the_kind_is_that_of_the_chip(case, target):
+    on_chip = outcomes(case / "before.py", "tpu", neighbours())
+    on_cpu = outcomes(case / f"after.{target}.py", "cpu", neighbours())
+    assert {place: on_cpu[place] for place in on_chip} == on_chip
+    assert outcomes(case / "before.py", "cpu", neighbours()) != on_chip
 
 
 def recorded_text(tmp_path: Path, text: str, backend: str = "cpu") -> list[Call]:
@@ -262,6 +367,44 @@ def at_hand(): pltpu.get_tpu_info().num_cores
     assert recorded_text(tmp_path, text, "tpu") == []
     error = "ValueError: Unsupported TPU device kind: cpu"
     assert recorded_text(tmp_path, text) == [Call("raises", 0, {"in": "at_hand", "error": error})]
+
+
+def test_what_asks_for_figures_inside_sees_those_of_an_abstract_mesh(tmp_path):
+    text = """
+import jax
+from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import tpu_sc as plsc
+def outside(): plsc.get_sparse_core_info()
+def inside():
+    pipeline = pltpu.emit_pipeline(lambda ref: ref, grid=(1,))
+    device = jax.sharding.AbstractDevice(device_kind="TPU v5", num_cores=1, platform="tpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device)):
+        pipeline(1)
+    pipeline(1)
+def cores(): pltpu.create_tensorcore_mesh("core", num_cores=1)
+"""
+    error = "ValueError: Unsupported TPU device kind: cpu"
+    assert recorded_text(tmp_path, text) == [
+        Call("raises", 0, {"in": "outside", "error": error}),
+        Call("pipeline", 1, {"figures": "TPU v5"}),
+        Call("raises", 0, {"in": "inside", "error": error}),
+        Call("create_tensorcore_mesh", 1, {"num_cores": 1, "devices": None}),
+    ]
+
+
+def test_what_functions_return_is_told_by_name(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text(
+        "import jax\ndef kind(): return jax.devices()[0].device_kind\n"
+        "def steps(): yield 1; yield 2\ndef fails(): 1 / 0\n"
+        "class Layer:\n    def size(self): return (1, [jax.numpy.ones])\n"
+    )
+    assert outcomes(path, "tpu") == {
+        "kind": "TPU v6 lite",
+        "steps": "[1, 2]",
+        "fails": None,
+        "Layer.size": (1, "[jax.numpy.ones]"),
+    }
 
 
 def test_interpret_params_is_a_class_whose_values_compare_equal(tmp_path):

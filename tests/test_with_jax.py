@@ -248,8 +248,8 @@ ENTRY_POINTS = {
 
 
     def kernel(x_ref, o_ref):
-        block = pl.BlockSpec((8, 128), lambda i: (i, 0))
-        pltpu.emit_pipeline(add_one, grid=(1,), in_specs=[block], out_specs=[block])(x_ref, o_ref)
+        block = pl.BlockSpec((4, 128), lambda i: (i, 0))
+        pltpu.emit_pipeline(add_one, grid=(2,), in_specs=[block], out_specs=[block])(x_ref, o_ref)
 
 
     def run(x):

@@ -22,7 +22,9 @@ from . import CALL, rule
 
 
 @rule(
-    "MP110", "interpret", *((name,) for name in ("pallas_call", "kernel", "core_map", "mpmd_map"))
+    "MP110",
+    "interpret",
+    *(("pallas", name) for name in ("pallas_call", "kernel", "core_map", "mpmd_map")),
 )
 def interpret(query: Query) -> Query:
     """An entry point that is not interpreted where there is no TPU.
@@ -78,11 +80,12 @@ def set_interpret(node: Node, capture: dict[str, Any], filename: str) -> None:
         return
     choice = chosen(module, site)
     module.judge(site, Status.PORTABLE)
-    if choice.lacking:
-        _find_amiss(module, site, _lacks_simulator(module, site, choice))
-    for found in choice.amiss:
-        told = f"no interpreter on CPU runs all of this {site.target} right: {found.wrong}"
-        _find_amiss(module, site, told)
+    messages = [_lacks_simulator(module, site, choice)] if choice.lacking else []
+    if choice.amiss:
+        told = "; ".join(found.wrong for found in choice.amiss)
+        messages.append(f"no interpreter on CPU runs all of this {site.target} right: {told}")
+    if messages:
+        _find_amiss(module, site, "; ".join(messages))
     try:
         for argument in own:
             _extend(module, site, argument, choice)

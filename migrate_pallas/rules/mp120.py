@@ -17,7 +17,7 @@ from ..settings import GATE
 from . import CALL, rule
 
 
-@rule("MP120", "tpu-info", ("get_tpu_info",))
+@rule("MP120", "tpu-info", ("pallas", "get_tpu_info"))
 def tpu_info(query: Query) -> Query:
     """`pltpu.get_tpu_info()`, which raises where there is no TPU.
 
@@ -50,7 +50,7 @@ def asks_for_info(node: Node, capture: dict[str, Any], filename: str) -> bool:
     ):
         return False
     capture["call"] = call
-    return module.settings.strategy != GATE or not module.is_guarded(node)
+    return not module.is_guarded(node)
 
 
 def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:

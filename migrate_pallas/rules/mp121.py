@@ -66,8 +66,7 @@ def is_asked_for_chip(node: Node, capture: dict[str, Any], filename: str) -> boo
     if module.is_skipped(power):
         return False
     uses = [_whole(leaf) for leaf in _uses(module, power, node)]
-    if module.settings.strategy == GATE:
-        uses = [use for use in uses if not module.is_guarded(use)]
+    uses = [use for use in uses if not module.is_guarded(use)]
     judged = [_is_chip_use(module, use) for use in uses]
     return True in judged and False not in judged
 

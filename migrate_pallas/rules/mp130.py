@@ -12,6 +12,7 @@ from ..changes import NOTHING
 from ..edits import Edit, add_item
 from ..figures import Figures
 from ..module import Module
+from ..names import PARTIAL
 from ..releases import Release, has, has_figures, since, spelled
 from ..settings import GATE
 from ..targets import decorated_by
@@ -20,6 +21,8 @@ from . import CALL, rule
 _PIPELINES = ("emit_pipeline",)
 _MESHES = ("TensorCoreMesh", "ScalarSubcoreMesh", "VectorSubcoreMesh", "get_sparse_core_info")
 _TAKES_CORES = "create_tensorcore_mesh"
+# It asks only where it is given neither cores (JAX 0.12) nor devices (0.10).
+_NEEDS_NONE_WITH_CORES = "TensorCoreMesh"
 # A pair, of which only the first is called; and a pipeline whose own kernel can't be interpreted.
 _NOT_EXACTLY = ("emit_pipeline_with_allocations", "emit_pipeline_with_async_prefetch")
 
@@ -27,11 +30,11 @@ _NOT_EXACTLY = ("emit_pipeline_with_allocations", "emit_pipeline_with_async_pref
 @rule(
     "MP130",
     "tpu-figures",
-    ("emit_pipeline",),
-    ("TensorCoreMesh",),
-    ("create_tensorcore_mesh",),
-    ("SubcoreMesh",),
-    ("get_sparse_core_info",),
+    ("pallas", "emit_pipeline"),
+    ("pallas", "TensorCoreMesh"),
+    ("pallas", "create_tensorcore_mesh"),
+    ("pallas", "SubcoreMesh"),
+    ("pallas", "get_sparse_core_info"),
 )
 def tpu_figures(query: Query) -> Query:
     """A call that asks for the figures of the TPU that is there: a pipeline, a mesh of cores.
@@ -63,17 +66,29 @@ def asks_for_figures(node: Node, capture: dict[str, Any], filename: str) -> bool
     if call is None:
         return False
     meaning = module.names.callee(call)
+    first, decorated = call.positional(0), decorated_by(call)
+    if decorated is not None and meaning.path == PARTIAL and first is not None:
+        meaning = module.names.meaning(first)
     name = meaning.path.rpartition(".")[2]
     if (
         not meaning.path.startswith(("jax.experimental.pallas.", "jax._src.pallas."))
         or "mosaic_gpu" in meaning.path
     ):
         return False
-    capture.update(call=call, name=name, through=meaning.through)
+    indirect = bool(meaning.through) or decorated is not None
+    capture.update(call=call, name=name, indirect=indirect)
     if name not in (*_PIPELINES, *_MESHES, _TAKES_CORES, *_NOT_EXACTLY):
         return False
-    guarded = module.settings.strategy == GATE and module.is_guarded(node)
-    return not guarded and not Figures(module).under_manager(node)
+    if name == _NEEDS_NONE_WITH_CORES and _is_given(call, "num_cores", 0):
+        return False
+    return not module.is_guarded(node) and not Figures(module).under_manager(node)
+
+
+def _is_given(call: Call, keyword: str, position: int) -> bool:
+    """Whether `call` passes the argument `keyword`, or something at `position`."""
+    item = call.brackets.keyword(keyword)
+    given = item.value if item else call.positional(position)
+    return given is not None and str(given).strip() != "None"
 
 
 def give_figures(node: Node, capture: dict[str, Any], filename: str) -> None:
@@ -83,17 +98,21 @@ def give_figures(node: Node, capture: dict[str, Any], filename: str) -> None:
     name: str = capture["name"]
     if name != _TAKES_CORES and not has_figures(module.settings.release):
         _nothing_serves(module, call, name, since("use_abstract_mesh"))
-    elif name in _NOT_EXACTLY or capture["through"] or decorated_by(call) is not None:
-        module.find(
-            "MP206",
-            call.power,
-            f"{name} asks for the figures of a TPU, and is not called in a way that can be rewritten: run it under "
-            "jax.sharding.use_abstract_mesh with the mesh of a chip",
-        )
+    elif name in _NOT_EXACTLY or capture["indirect"]:
+        _by_hand(module, call, name)
     elif name == _TAKES_CORES:
         _one_core(module, call)
     else:
         _under_manager(module, call, name)
+
+
+def _by_hand(module: Module, call: Call, name: str) -> None:
+    module.find(
+        "MP206",
+        call.power,
+        f"{name} asks for the figures of a TPU, and is not called in a way that can be rewritten: run it under "
+        "jax.sharding.use_abstract_mesh with the mesh of a chip",
+    )
 
 
 def _nothing_serves(module: Module, call: Call, name: str, first: Release) -> None:
@@ -108,7 +127,10 @@ def _nothing_serves(module: Module, call: Call, name: str, first: Release) -> No
 
 def _one_core(module: Module, call: Call) -> None:
     """`num_cores=1`; gated, JAX's own default on TPU."""
-    if call.brackets.keyword("num_cores") or call.positional(2) is not None or call.brackets.splats:
+    if _is_given(call, "num_cores", 2):
+        return
+    if _is_given(call, "devices", 1) or call.brackets.keyword("num_cores") or call.brackets.splats:
+        _by_hand(module, call, _TAKES_CORES)
         return
     if not has(module.settings.release, _TAKES_CORES, "num_cores"):
         _nothing_serves(module, call, _TAKES_CORES, since(_TAKES_CORES, "num_cores"))

@@ -30,7 +30,10 @@ _LOOK_ONLY = (
 @rule(
     "MP203",
     "target-as-value",
-    *((name,) for name in ("scoped", "pallas_call", "core_map", "mpmd_map")),
+    *(
+        ("pallas", name)
+        for name in ("run_scoped", "with_scoped", "pallas_call", "core_map", "mpmd_map")
+    ),
 )
 def target_as_value(query: Query) -> Query:
     """A target that is passed around as a value, so that its calls can't be seen.

@@ -20,7 +20,13 @@ _MIXED = (
 )
 
 
-@rule("MP204", "gpu-kernel", ("scoped", "collective_axes"), ("mosaic_gpu",), ("triton",))
+@rule(
+    "MP204",
+    "gpu-kernel",
+    ("scoped", "collective_axes"),
+    ("pallas", "mosaic_gpu"),
+    ("pallas", "triton"),
+)
 def gpu_kernel(query: Query) -> Query:
     """A site in a Mosaic GPU or Triton kernel, or one that may be in one: left alone.
 

@@ -17,14 +17,22 @@ _SKIPS = ("skipTest", "skip", "SkipTest", "exit")
 _CONDITIONS = {"skipif": True, "skipIf": True, "skipUnless": False}
 _SETTING = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "jax_platforms", "jax_platform_name")
 
+# What a file with a guard must hold: what refuses, what tells the platform, and the platform's name.
+_ACTS = ("skip", "raise", "Skip")
+_SOURCES = (
+    "default_backend",
+    ".platform",
+    "device_kind",
+    "is_device_tpu",
+    "is_tpu_device",
+    "test_device_matches",
+)
+
 
 @rule(
     "MP207",
     "tpu-guard",
-    ("skip", "jax"),
-    ("raise", "default_backend"),
-    ("raise", "platform"),
-    ("raise", "device_kind"),
+    *((act, source, word) for act in _ACTS for source in _SOURCES for word in ("tpu", "TPU")),
     ("devices(", "tpu"),
     ("devices(", "TPU"),
     ("JAX_PLATFORM", "tpu"),

@@ -22,10 +22,10 @@ _CHECKPOINTS = ("checkpoint", "remat")
 @rule(
     "MP212",
     "not-served",
-    ("checkpoint",),
-    ("remat",),
-    ("export", "platforms"),
-    ("lowering_platforms",),
+    ("pallas", "checkpoint"),
+    ("pallas", "remat"),
+    ("pallas", "export", "platforms"),
+    ("pallas", "lowering_platforms"),
 )
 def not_served(query: Query) -> Query:
     """A kernel under `jax.checkpoint`, or exported or lowered for TPU, where the simulator or a gate does not serve.
@@ -59,7 +59,7 @@ def is_not_served(node: Node, capture: dict[str, Any], filename: str) -> bool:
     if path.startswith("jax") and name in _CHECKPOINTS:
         capture["message"] = "the simulator's effects are refused under jax.checkpoint with grad"
         return any(_is_simulated(module, site) for site in _sites_under(module, call))
-    if module.settings.strategy != GATE or not any(True for _ in module.kinds.entry_sites()):
+    if module.settings.strategy != GATE or not module.kinds.entry_sites:
         return False
     capture["message"] = (
         "what is lowered for TPU from a host without one is the interpreted kernel: a gate is decided by the "
@@ -81,7 +81,7 @@ def _sites_under(module: Module, call: Call) -> list[Site]:
     reached = {id(f) for d in definitions for f in module.functions.reached(d)}
     return [
         s
-        for s in module.kinds.entry_sites()
+        for s in module.kinds.entry_sites
         if any(id(f) in reached for f in module.functions.around(s))
     ]
 

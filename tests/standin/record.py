@@ -55,32 +55,54 @@ def record(
         The calls in their order; an exception stands in its place as `Call("raises", 0, ...)`.
     """
     with standing_in(backend, neighbours or {}) as recording:
-        name = "recorded"
-        module = types.ModuleType(name)
-        module.__file__ = str(source_path)
-        code = compile(source_path.read_bytes(), str(source_path), "exec")
-        with contextlib.redirect_stdout(io.StringIO()):
-            run_and_note(recording, "import", lambda: exec(code, module.__dict__))
-            for place, function in functions_of(module):
-                run_and_note(recording, place, lambda function=function: recording.run(function))
+        play(source_path, recording)
         return [
             Call(entry, positional, {key: plain(value, recording) for key, value in named.items()})
             for entry, positional, named in recording.reached
         ]
 
 
-def run_and_note(recording: types.ModuleType, place: str, action: Any) -> None:
-    """Do `action`; an exception is remembered among the calls rather than raised."""
+def outcomes(
+    source_path: Path,
+    backend: str,
+    neighbours: Mapping[str, types.ModuleType] | None = None,
+) -> dict[str, Any]:
+    """What each function and method of the module returned, by its name; the arguments are those of `record`."""
+    with standing_in(backend, neighbours or {}) as recording:
+        returned = play(source_path, recording)
+        return {place: plain(value, recording) for place, value in returned.items()}
+
+
+def play(source_path: Path, recording: types.ModuleType) -> dict[str, Any]:
+    """Import the module and call its functions; what those returned, by name, that did not raise."""
+    module = types.ModuleType("recorded")
+    module.__file__ = str(source_path)
+    code = compile(source_path.read_bytes(), str(source_path), "exec")
+    returned = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        run_and_note(recording, "import", lambda: exec(code, module.__dict__))
+        for place, function in functions_of(module):
+            returned[place] = run_and_note(
+                recording, place, lambda function=function: recording.run(function)
+            )
+    return returned
+
+
+def run_and_note(recording: types.ModuleType, place: str, action: Any) -> Any:
+    """Do `action`, and return its outcome; an exception is remembered among the calls rather than raised."""
     try:
         outcome = action()
         if inspect.isgenerator(outcome):
-            list(outcome)
-        elif inspect.iscoroutine(outcome):
+            return list(outcome)
+        if inspect.iscoroutine(outcome):
             with contextlib.suppress(StopIteration):
                 outcome.send(None)
+            return None
+        return outcome
     except Exception as error:
         named = {"in": place, "error": f"{type(error).__name__}: {error}"}
         recording.remember("raises", 0, named)
+        return None
 
 
 def functions_of(module: types.ModuleType) -> Iterator[tuple[str, Any]]:

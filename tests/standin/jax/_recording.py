@@ -10,6 +10,7 @@ from typing import Any
 DEVICE_KINDS = {"tpu": "TPU v6 lite", "cpu": "cpu", "gpu": "NVIDIA H100"}
 
 backend = "cpu"
+abstract_kind: str | None = None  # the device of the abstract mesh that is in use
 reached: list[tuple[str, int, dict[str, Any]]] = []
 
 
@@ -112,6 +113,18 @@ def run(function: Any, *args: Any, **kwargs: Any) -> Any:
             positional += args_left
             args_left = []
     return function(*positional, **named)
+
+
+def figures_kind() -> str:
+    """The kind of the TPU whose figures are to be had: of the abstract mesh in use, or of the device.
+
+    Raises:
+        ValueError: neither is a TPU, with the text of jax 0.10.2.
+    """
+    kind = abstract_kind or DEVICE_KINDS[backend]
+    if not kind.startswith("TPU"):
+        raise ValueError(f"Unsupported TPU device kind: {kind}")
+    return kind
 
 
 def entry_point(name: str) -> Callable[..., Any]:
