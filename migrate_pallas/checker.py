@@ -172,7 +172,7 @@ FORMS: tuple[Form, ...] = (
     ),
     *(
         Form(("MP120",), ANYWHERE, call, after)
-        for call, path in (("Q.get_tpu_info()", "Q"), ("N()", "P"))
+        for call, path in (("Q.get_tpu_info()", "Q"), ("Q.get_tpu_info()", "P"), ("N()", "P"))
         for after in (_CHIP_INFO.format(path), f"{call} if GATE() else {_CHIP_INFO.format(path)}")
     ),
     Form(("MP121",), ANYWHERE, "X.device_kind", "KIND"),

@@ -132,7 +132,7 @@ def _of_cfg(key: str, text: str) -> Any:
     """The value that `text` is, as TOML would give it; the text itself where it is none of the key's kind."""
     kind = KEYS.get(key)
     if kind == LIST:
-        return [word for word in re.split(r"[,\s]+", text) if word]
+        return [item for part in re.split(r"[,\n]", text) if (item := part.strip())]
     if kind == FLAG:
         return _FLAGS.get(text.lower(), text)
     if kind == NUMBER and text.isdecimal():

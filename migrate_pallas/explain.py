@@ -12,7 +12,7 @@ from functools import cache
 from .rules import all_rules
 
 PARTS = ("What it does", "Why", "Example", "Use instead", "References")
-_PART = re.compile(rf"^({'|'.join(PARTS)}):[ \n]*", re.MULTILINE)
+_PART = re.compile(rf"^({'|'.join(PARTS)}):(?: +|\n+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,11 @@ class UnknownCode(Exception):
 
 def explanation(code: str) -> Explanation:
     """The explanation of `code`, in capitals or not. Raises `UnknownCode`."""
-    known = explanations()
-    found = known.get(code.strip().upper())
+    known, wanted = explanations(), code.strip().upper()
+    found = known.get(wanted)
     if found is None:
-        close = difflib.get_close_matches(code.strip().upper(), known, n=1, cutoff=0.5)
+        like = [one for one in known if one[:3] == wanted[:3]] or known  # MP1, MP2 or MP9
+        close = difflib.get_close_matches(wanted, like, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise UnknownCode(f"no rule, finding or fault has the code {code!r}{hint}")
     return found

@@ -37,19 +37,19 @@ _CLASSES = {
     Status.GPU: "gpu",
 }
 _OPEN = 20  # files whose changes show at once; the others unfold
-_TILE = Template('<li class="$kind"><b>$number</b>$label</li>')
+_TILE = Template('<li class="$kind"><b>$number</b> $label</li>')
 _FILE = Template(
     '<details class="card file"$open>\n<summary>$path<span class="badge">$badge</span></summary>\n$told</details>\n'
 )
 _TOLD = Template(
-    '<div class="told $kind"><p><a class="code" href="#$code">$code</a><span class="soft">line $line</span> '
+    '<div class="told $kind"><p><a class="code" href="#$code">$code</a> <span class="soft">line $line</span> '
     "$message</p>\n$diff</div>\n"
 )
 _ROW = Template('<div class="row$same">$left$right</div>\n')
 _CELL = Template('<div class="$kind"><span class="n">$number</span><span class="t">$text</span></div>')  # fmt: skip
 _PACKAGE = Template(
-    '<tr><th scope="row">$name</th><td class="wide">$bar</td><td class="number">$kernels</td>'
-    '<td class="number">$changes</td><td class="number">$findings</td></tr>\n'
+    '<tr><th scope="row">$name</th> <td class="wide">$bar</td> <td class="number">$kernels</td> '
+    '<td class="number">$changes</td> <td class="number">$findings</td></tr>\n'
 )
 _CODE = re.compile(r"`([^`]+)`")
 _LABEL = re.compile(rf"^({'|'.join(PARTS)}):")
@@ -316,9 +316,9 @@ def _added(changes: Sequence[Change]) -> Iterator[str]:
     """What the changes need besides, which is put in after the imports."""
     needs = sorted({need for change in changes for need in change.needs})
     if needs:
-        texts = (need.statement or f"def {need.name}(): ..." for need in needs)
+        texts = (need.statement or f"def {need.name}()" for need in needs)
         listed = ", ".join(f"<code>{escape(text)}</code>" for text in texts)
-        yield f'<p class="told soft">With these changes the file also gets {listed}.</p>\n'
+        yield f'<p class="told soft">With these changes the file also gets {listed}</p>\n'
 
 
 def _explained(codes: Sequence[str]) -> Iterator[str]:

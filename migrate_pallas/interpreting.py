@@ -50,36 +50,44 @@ class Row:
         return self.text or f"{self.before}{text}{self.after}"
 
 
-def mode(module: Module, node: Tree, platform: str) -> str | None:
-    """How a kernel whose `interpret=` is `node` runs on `platform`; None where that can't be told."""
+def mode(
+    module: Module, node: Tree, platform: str, seen: frozenset[str] = frozenset()
+) -> str | None:
+    """How a kernel whose `interpret=` is `node` runs on `platform`; None where that can't be told.
+
+    `seen` are the names that have led here, so that names which are assigned one another come to an end.
+    """
     node = unwrapped(node)
     if is_parameters(module, node):
         return SIMULATED
     if isinstance(node, Leaf) and node.type == token.NAME:
         assigned = module.names.assigned(node)
         if assigned is not None:
-            return mode(module, assigned, platform) if not _mentions(assigned, node) else None
+            known = node.value in seen
+            return None if known else mode(module, assigned, platform, seen | {node.value})
     if node.type == symbols.test and len(node.children) == 5:
-        return _mode_of_conditional(module, node.children, platform)
+        return _mode_of_conditional(module, node.children, platform, seen)
     if node.type == symbols.or_test:
-        return _mode_of_or(module, node.children[::2], platform)
+        modes = [mode(module, operand, platform, seen) for operand in node.children[::2]]
+        return _mode_of_or(modes)
     truth = module.backends.truth(node, platform)
     return None if truth is None else GENERIC if truth else NATIVE
 
 
-def _mode_of_conditional(module: Module, kids: list[Tree], platform: str) -> str | None:
+def _mode_of_conditional(
+    module: Module, kids: list[Tree], platform: str, seen: frozenset[str]
+) -> str | None:
     truth = module.backends.truth(kids[2], platform)
     if truth is not None:
-        return mode(module, kids[0] if truth else kids[4], platform)
+        return mode(module, kids[0] if truth else kids[4], platform, seen)
     body = SIMULATED if _tests_for_parameters(module, kids[2], kids[0]) else None
-    one, other = body or mode(module, kids[0], platform), mode(module, kids[4], platform)
-    return one if one == other else None
+    one = body or mode(module, kids[0], platform, seen)
+    return one if one == mode(module, kids[4], platform, seen) else None
 
 
-def _mode_of_or(module: Module, operands: list[Tree], platform: str) -> str | None:
+def _mode_of_or(modes: list[str | None]) -> str | None:
     unknown = False
-    for operand in operands:
-        found = mode(module, operand, platform)
+    for found in modes:
         if found in (GENERIC, SIMULATED):
             return GENERIC if unknown else found
         unknown = unknown or found is None
@@ -104,10 +112,6 @@ def is_parameters(module: Module, node: Tree) -> bool:
         return False
     path = module.names.callee(call).path
     return path.startswith("jax.") and path.rpartition(".")[2] in _PARAMETERS
-
-
-def _mentions(node: Tree, leaf: Leaf) -> bool:
-    return any(one.value == leaf.value for one in node.leaves() if one.type == token.NAME)
 
 
 def suffices(module: Module, value: Tree, simulator: bool) -> bool:
@@ -208,14 +212,14 @@ def _is_constant(value: Tree, *words: str) -> bool:
     return isinstance(value, Leaf) and value.value in words
 
 
-def _is_test(module: Module, value: Tree) -> bool:
+def _is_test(module: Module, value: Tree, seen: frozenset[str] = frozenset()) -> bool:
     """Whether `value` is a backend test and nothing besides: `flag or TEST` may be the simulator's parameters."""
     value = unwrapped(value)
     assigned = module.names.assigned(value)
     if assigned is not None:
-        return not _mentions(assigned, value) and _is_test(module, assigned)
+        return value.value not in seen and _is_test(module, assigned, seen | {value.value})
     if value.type in (symbols.or_test, symbols.and_test):
-        return all(_is_test(module, operand) for operand in value.children[::2])
+        return all(_is_test(module, operand, seen) for operand in value.children[::2])
     return module.backends.is_test(value)
 
 

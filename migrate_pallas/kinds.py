@@ -16,7 +16,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .calls import Call, Item, Tree, call_at, end, literal_text, start
-from .names import How, Names
+from .names import Names
 from .parsing import symbols
 from .targets import (
     SCOPED,
@@ -167,12 +167,11 @@ class Kinds:
 
     def _marks(self) -> Iterator[tuple[int, Evidence]]:
         """Every name in the module that belongs to some hardware."""
-        for name, leaves in self.names.used.items():
-            if any(b.how in (How.IMPORT, How.ASSIGNED) for b in self.names.bound_anywhere(name)):
-                for leaf in leaves:
-                    evidence = evidence_of_path(self.names.full_path(leaf))
-                    if evidence:
-                        yield leaf.start, evidence
+        for name in self.names.of_jax:
+            for leaf in self.names.used.get(name, ()):
+                evidence = evidence_of_path(self.names.full_path(leaf))
+                if evidence:
+                    yield leaf.start, evidence
 
     @staticmethod
     def _joined(levels: Iterable[Evidence]) -> Evidence:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, call_at, end, start, unwrapped
+from .calls import Call, Tree, call_at, end, first_leaf, start, unwrapped
 from .parsing import symbols
 
 PARTIAL = "functools.partial"
@@ -196,13 +196,26 @@ class Names:
 
     @cached_property
     def of_jax(self) -> frozenset[str]:
-        """The spellings of all variables that may refer to something of JAX."""
-        return frozenset(
+        """The spellings of all variables that may refer to something of JAX, or of a GPU compiler."""
+        found = {
             name
-            for name, leaves in self.used.items()
-            if any(self.full_path(leaf).startswith("jax.") for leaf in leaves[:1] + leaves[-1:])
-            or any(b.path.startswith("jax") for b in self.bound_anywhere(name))
-        )
+            for name, bindings in self._everywhere.items()
+            if any(word in b.path for b in bindings for word in ("jax", "triton", "mosaic"))
+        }
+        if self.stars:
+            found.update(self.used)
+        aliases = [
+            (name, first_leaf(b.value).value)
+            for name, bindings in self._everywhere.items()
+            for b in bindings
+            if b.value is not None
+        ]
+        grown = True
+        while grown:
+            more = {name for name, origin in aliases if origin in found} - found
+            grown = bool(more)
+            found |= more
+        return frozenset(found)
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
@@ -224,7 +237,16 @@ class Names:
 
     def bound_anywhere(self, name: str) -> list[Binding]:
         """Every binding of `name` in any scope of the module."""
-        return [b for scope in self._scopes.values() for b in scope.bindings.get(name, [])]
+        return self._everywhere.get(name, [])
+
+    @cached_property
+    def _everywhere(self) -> dict[str, list[Binding]]:
+        """The bindings of every name, of all scopes together."""
+        found: dict[str, list[Binding]] = {}
+        for scope in self._scopes.values():
+            for name, bindings in scope.bindings.items():
+                found.setdefault(name, []).extend(bindings)
+        return found
 
     def imported(self) -> Iterator[tuple[Scope, str]]:
         """The dotted path of everything that is imported, with the scope that imports it."""

@@ -32,6 +32,8 @@ _COPIES = (
 _VIEWS = {"reshape": "ref-reshape", "bitcast": "ref-bitcast"}
 # jax/_src/ad_checkpoint.py, 0.10.2: `checkpoint` and `remat` are one function
 _CHECKPOINTS = ("checkpoint", "remat")
+# An import alone does nothing.
+_IMPORTS = (symbols.import_from, symbols.import_as_name, symbols.import_as_names)
 _ARGUMENT_DEPTH = 3  # a mesh in a specification in a dict: real code has no more
 
 
@@ -140,7 +142,7 @@ def _named(module: Module, node: Tree) -> Iterator[tuple[str, Tree]]:
     """Rows of the table whose functions are named in `node`."""
     for leaf in module.names.read_in(node):
         path = _canonical(module.names.full_path(leaf))
-        if not path.startswith("jax.experimental.pallas."):
+        if not path.startswith("jax.experimental.pallas.") or leaf.parent.type in _IMPORTS:
             continue
         last = path.rpartition(".")[2]
         rows = _by_name().get(path) or _by_name().get(f"jax.experimental.pallas.{last}") or []

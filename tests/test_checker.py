@@ -239,6 +239,7 @@ FIGURES = "pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V6E, 1)"
         ),
         ("f(pltpu.get_tpu_info())", f"f({FIGURES})", "MP120 pltpu.get_tpu_info"),
         ("y = get_info()", f"y = {FIGURES}", "MP120 get_info"),
+        ("y = i.get_tpu_info()", f"y = {FIGURES}", "MP120 i.get_tpu_info"),
         ("'6' in jax.devices()[0].device_kind", "'6' in 'TPU v6 lite'", "MP121 jax.devices"),
         (
             "jax.devices()[0].device_kind.lower()",
@@ -621,6 +622,7 @@ def test_a_wrong_argument_dropped_in_place_of_the_accepted_one_is_refused() -> N
         ("pltpu.get_tpu_info()", f"{FIGURES} if on_tpu() else pltpu.get_tpu_info()"),
         ("pltpu.get_tpu_info().x", f"pltpu.get_tpu_info() if on_tpu() else {FIGURES}.x"),
         ("pltpu.other()", FIGURES),
+        ("pltpu.get_tpu_info()", FIGURES.replace("pltpu", "pl")),
         ("a.device_kind", '"TPU v5 lite"'),
         ("a.platform", '"TPU v6 lite"'),
         ("a.device_kind.lower()", 'a.device_kind if on_tpu() else "TPU v6 lite".lower()'),

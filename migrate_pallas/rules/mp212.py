@@ -59,13 +59,14 @@ def is_not_served(node: Node, capture: dict[str, Any], filename: str) -> bool:
     if path.startswith("jax") and name in _CHECKPOINTS:
         capture["message"] = "the simulator's effects are refused under jax.checkpoint with grad"
         return any(_is_simulated(module, site) for site in _sites_under(module, call))
-    if module.settings.strategy != GATE or not module.kinds.entry_sites:
+    if module.settings.strategy != GATE:
         return False
     capture["message"] = (
         "what is lowered for TPU from a host without one is the interpreted kernel: a gate is decided by the "
         "process's default backend; export on a TPU host"
     )
-    return _names_tpu(call, "platforms" if name == "export" else "lowering_platforms")
+    keyword = "platforms" if name == "export" else "lowering_platforms"
+    return _names_tpu(call, keyword) and bool(module.kinds.entry_sites)
 
 
 def _names_tpu(call: Call, keyword: str) -> bool:

@@ -1,21 +1,16 @@
 """Run each kernel of a copy of JAX's own Pallas kernels for TPU, and say of each what went wrong.
 
-Started as ``python jax_ops.py [NAME...]`` where the copy can be imported as `tpu_ops`; prints one JSON object of names
-and errors, '' for a kernel that agrees with its reference function.
+Started as ``python jax_ops.py [NAME...]`` where the copy can be imported as `tpu_ops`, on four devices; prints one JSON
+object of names and errors, '' for a kernel that agrees with its reference function.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
-
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-os.environ["NPROC"] = "16"  # devices that wait for each other need a thread each
 
 import jax
 import jax.numpy as jnp
@@ -138,9 +133,7 @@ def paged(inline: bool) -> None:
         chosen = pages[:, indices].transpose(1, 0, 2, 3, 4)
         return chosen.reshape(2, heads, 4 * page_size, width)
 
-    found = attention(
-        q, k, v, lengths, indices, pages_per_compute_block=2, inline_seq_dim=inline
-    )
+    found = attention(q, k, v, lengths, indices, pages_per_compute_block=2, inline_seq_dim=inline)
     agree(found, reference(q, of_each_sequence(k), of_each_sequence(v), lengths))
 
 

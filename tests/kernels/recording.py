@@ -16,10 +16,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import jax_ops  # first, as it sets what JAX reads when it is imported
-
 import jax
 import jax.numpy as jnp
+import jax_ops
 import pytest
 from jax.experimental import pallas as pl
 

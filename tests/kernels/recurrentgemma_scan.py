@@ -9,9 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jax_ops  # first, as it sets what JAX reads when it is imported
-
 import jax
+import jax_ops
 import numpy as np
 from recurrentgemma.common import ScanType
 from recurrentgemma.jax.complex_lib import Complex
@@ -28,9 +27,7 @@ def scan(kind: ScanType, reverse: bool) -> Callable[..., Any]:
     """The scan of one kind, in blocks of 32 steps where it is the kernel."""
 
     def run(x: Any, a: Any, h0: Any) -> Any:
-        return linear_scan(
-            x, a, h0, reverse=reverse, scan_type=kind, pallas_max_seq_block_size=32
-        )
+        return linear_scan(x, a, h0, reverse=reverse, scan_type=kind, pallas_max_seq_block_size=32)
 
     return run
 
