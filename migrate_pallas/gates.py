@@ -195,7 +195,7 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
         (i for i, s in enumerate(statements) if _uses(s, functions, needy)), len(statements)
     )
     place = _place(text, statements, used)
-    return (Edit(place.offset, place.offset, _block(text, place, needs)),)
+    return (Edit(place.offset, place.offset, _block(text, tree, place, needs)),)
 
 
 def _order(need: Need) -> tuple[int, str]:
@@ -203,14 +203,19 @@ def _order(need: Need) -> tuple[int, str]:
     return (0, need.statement) if need.statement else (len(need.lines), need.name)
 
 
-def _block(text: str, place: _Place, needs: Sequence[Need]) -> str:
-    """The lines that are put in at `place`: imports, then definitions with two blank lines around each."""
-    newline = newline_of(text)
+def _block(text: str, tree: Node, place: _Place, needs: Sequence[Need]) -> str:
+    """The lines that are put in at `place`: imports, then definitions with two blank lines around each.
+
+    At the end of a file that ends without a line ending they end without one too.
+    """
+    indent, newline = _indent_of(tree), newline_of(text)
     head, tail = text[: place.offset], text[place.offset :]
     blank = _blank_lines_at_start(tail)
     imports = "".join(need.statement + newline for need in needs if need.statement)
-    definitions = (newline * 2).join(_written(need.lines, text) for need in needs if need.lines)
-    block = newline if head and head[-1] not in "\r\n" else ""
+    written = [_written(need.lines, indent, newline) for need in needs if need.lines]
+    definitions = (newline * 2).join(written)
+    unended = bool(head) and head[-1] not in "\r\n"
+    block = newline if unended else ""
     if imports and place.after == "docstring":
         block += newline
     block += imports
@@ -218,12 +223,13 @@ def _block(text: str, place: _Place, needs: Sequence[Need]) -> str:
         block += newline * 2 if block or head.strip() else ""
         block += definitions
     wanted = 2 if definitions else 0 if place.after == "import" else 1
-    return block + newline * max(0, wanted - blank) if tail.strip() else block
+    if tail.strip():
+        return block + newline * max(0, wanted - blank)
+    return block.removesuffix(newline) if unended else block
 
 
-def _written(lines: Iterable[str], text: str) -> str:
-    """A definition in the indentation and with the line endings of `text`."""
-    indent, newline = _indent_of(text), newline_of(text)
+def _written(lines: Iterable[str], indent: str, newline: str) -> str:
+    """A definition in the indentation and with the line endings of its module."""
     return "".join(line.replace("\t", indent) + newline for line in lines)
 
 
@@ -232,10 +238,9 @@ def _blank_lines_at_start(text: str) -> int:
     return len(re.findall(r"\r\n|\r|\n", blank.group())) if blank else 0
 
 
-def _indent_of(text: str) -> str:
-    """The indentation that `text` uses first after a colon; four spaces where it has none."""
-    found = re.search(r":[ \t]*(?:#[^\r\n]*)?[\r\n]+([ \t]+)[^\s#]", text)
-    return found.group(1) if found else "    "
+def _indent_of(tree: Node) -> str:
+    """The indentation that the module uses first; four spaces where it has none."""
+    return next((leaf.value for leaf in tree.leaves() if leaf.type == token.INDENT), "    ")
 
 
 def _uses(statement: Tree, functions: Functions, changes: Sequence[Change]) -> bool:

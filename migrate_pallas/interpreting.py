@@ -8,7 +8,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf
 
 from .backends import CPU, PLATFORMS
-from .calls import Tree, as_call, unwrapped
+from .calls import Tree, as_call, end, start, unwrapped
 from .changes import Need
 from .edits import Edits, replace, wrap
 from .gates import TPU_MODULE, Spelled, module_name
@@ -142,7 +142,7 @@ class Rows:
         if _is_test(self.module, value) and self.module.backends.truth(value, CPU):
             return self._test(value, node)
         if is_name(value):
-            return self._name(str(value).strip(), node)
+            return self._name(self.module.text[start(value) : end(value)], node)
         loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
         return self.other(("(", ")") if loose else ("", ""), node)
 
@@ -177,13 +177,13 @@ class Rows:
             return self.other(("", ""), node)
         simulator = self._simulator(node)
         module = module_name(TPU_MODULE, node, self.module.names)
-        start = f"{name} if isinstance({name}, {module.text}.InterpretParams) else {simulator.text}"
+        kept = f"{name} if isinstance({name}, {module.text}.InterpretParams) else {simulator.text}"
         if not self.gated:
-            return Row(start, needs=simulator.needs)
+            return Row(kept, needs=simulator.needs)
         not_native = self._not_native(node)
         if not_native is None:
             return None
-        text = f"{start} if {name} or {not_native.text} else False"
+        text = f"{kept} if {name} or {not_native.text} else False"
         return Row(text, needs=simulator.needs | not_native.needs)
 
     def other(self, parentheses: tuple[str, str], node: Tree) -> Row | None:

@@ -20,6 +20,7 @@ from . import rule
 
 # A word for a chip has a number ("TPU v5", "v6e") or says that it is a light one; a platform's word has neither.
 _CHIP = re.compile(r"\d|lite", re.IGNORECASE)
+_TEXT_METHODS = (".lower", ".upper", ".casefold", ".strip", "()")
 _PARSERS = (
     "split",
     "rsplit",
@@ -84,11 +85,9 @@ def _is_of_device(module: Module, power: Node, node: Node) -> bool:
 def _uses(module: Module, power: Node, node: Node) -> list[Tree]:
     """Where the kind is used: here, or where the name is that it is once assigned to."""
     statement = power.parent
-    if (
-        power.children[-1] is node
-        and statement.type == symbols.expr_stmt
-        and power is statement.children[-1]
-    ):
+    after = next(i for i, child in enumerate(power.children) if child is node) + 1
+    keeps_text = all(str(child).strip() in _TEXT_METHODS for child in power.children[after:])
+    if keeps_text and statement.type == symbols.expr_stmt and power is statement.children[-1]:
         target = statement.children[0]
         if isinstance(target, Leaf) and target.type == token.NAME:
             bindings = module.names.bindings(target)
@@ -133,7 +132,7 @@ def _compared_words(module: Module, use: Tree) -> list[str]:
         others += [child for child in use.parent.children[::2] if child is not use]
     if isinstance(use, Node) and len(use.children) > 2:
         call = call_at(use.children[-1]) if use.children[-1].type == symbols.trailer else None
-        if call and str(use.children[-2]).strip() == ".startswith":
+        if call and str(use.children[-2]).strip() in (".startswith", ".endswith"):
             others += [item.value for item in call.brackets.items]
     for other in others:
         value = module.names.assigned(other)
