@@ -31,6 +31,8 @@ class RunOnCPU(VisitorBasedCodemodCommand):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
         """Rewrite the call if it is a target's."""
+        if isinstance(original_node.func, cst.Call):  # to LibCST its name is that of the inner call
+            return updated_node
         names = self.get_metadata(QualifiedNameProvider, original_node.func, set())
         targets = {one.name.rpartition(".")[2] for one in names if one.name.startswith(PALLAS)}
         passed = {argument.keyword.value for argument in updated_node.args if argument.keyword}

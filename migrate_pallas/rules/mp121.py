@@ -18,8 +18,9 @@ from ..parsing import symbols
 from ..settings import GATE
 from . import rule
 
-# A word for a chip has a number ("TPU v5", "v6e") or says that it is a light one; a platform's word has neither.
-_CHIP = re.compile(r"\d|lite", re.IGNORECASE)
+# A word for a TPU chip names TPU and a number ("TPU v5"), is its version ("v6e", "7x"), or says that it is a light one.
+# A platform's word has no number, and a GPU's ("A100", "sm90") no such form.
+_CHIP = re.compile(r"tpu.*\d|^v?\d[a-z]?$|\bv\d|\blite\b", re.IGNORECASE)
 _TEXT_METHODS = (".lower", ".upper", ".casefold", ".strip", "()")
 _PARSERS = (
     "split",
