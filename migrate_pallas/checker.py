@@ -26,15 +26,20 @@ from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
 
-AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE = (
+AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE, WRAPPED = (
     "collective_axes",
     "empty axes",
     "interpret",
     "num_cores",
     "splat",
     "anywhere",
+    "wrapped",
 )
-_SIMULATOR = 'P.{}(dma_execution_mode="eager", out_of_bounds_reads="uninitialized")'
+# The latter from JAX 0.7.0 on.
+_SIMULATORS = (
+    'P.InterpretParams(dma_execution_mode="eager")',
+    'P.InterpretParams(dma_execution_mode="eager", out_of_bounds_reads="uninitialized")',
+)
 _CLASSES = ("InterpretParams", "TPUInterpretParams")
 _NOT_NATIVE = ("not GATE()", 'JAX.default_backend() == "cpu"')
 _CHIP_INFO = "{0}.get_tpu_info_for_chip({0}.ChipVersion.CHIP, 1)"
@@ -81,21 +86,25 @@ class Refused(Exception):
         return f"line {self.line}: {self.message}"
 
 
-def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit) -> None:
-    """Return if `after` is `before` with exactly the changes `accepted`, else raise Refused.
+def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit) -> bool:
+    """Whether the running Python could parse `after`, which is `before` with exactly the changes `accepted`.
 
-    Both texts are as decoded, with their own line endings and any byte order mark.
+    Raises Refused where it is not. Both texts are as decoded, with their own line endings and any byte order mark.
+    Where this Python can parse them it has compiled the result too, if it compiles the original.
     """
     _same_frame(before, after)
     mark = before[:1] == "\ufeff"
     old, new = _Text(before[mark:]), _Text(after[mark:])
     try:
-        trees = _parsed(old, new, accepted, permit)
+        trees = _parsed(old, new)
+        is_whole = trees is not None
+        trees = trees or _parsed_in_part(old, new, accepted, permit)
         proof = _Proof(old, new, permit)
         proof.module(*trees)
         _Text.compare(old, new, proof.regions)
         _match(old, proof.changes, accepted)
         _Bindings(trees[1], proof, permit).check()
+        return is_whole
     except (RecursionError, MemoryError):  # the latter is what Python 3.11's parser raises
         raise Refused("the code is nested too deeply to be proved", 1) from None
 
@@ -130,7 +139,8 @@ class Form:
 
     Both are expressions in which these names stand for an expression: X any, T any that is no constant and no
     simulator parameters, V and W any whose own None may have become (), E a reference without calls, K and N a name,
-    P and Q a dotted name, JAX the module. GATE, CHIP and KIND are what the Permit says.
+    P and Q a dotted name, JAX and CONTEXTLIB the modules, MANAGER the context manager that gives figures. GATE, CHIP
+    and KIND are what the Permit says.
     """
 
     codes: tuple[str, ...]
@@ -140,22 +150,21 @@ class Form:
 
 
 def _interpret_forms() -> Iterator[tuple[str, str]]:
-    simulators = [_SIMULATOR.format(name) for name in _CLASSES]
     for nothing in ("", "False", "None", "0"):
         yield nothing, "True"
         yield from ((nothing, native) for native in _NOT_NATIVE)
         yield from (
             (nothing, f"{sim} if {native} else False")
-            for sim in simulators
+            for sim in _SIMULATORS
             for native in _NOT_NATIVE
         )
     for former in ("", "False", "None", "0", "True", "1", "T"):
-        yield from ((former, sim) for sim in simulators)
+        yield from ((former, sim) for sim in _SIMULATORS)
     yield "T", "True"
     yield from (("T", f"T or {new}") for new in ("True", *_NOT_NATIVE))
-    for name, sim in zip(_CLASSES, simulators, strict=True):
+    for sim in _SIMULATORS:
         yield "T", f"{sim} if T else False"
-        kept = f"E if isinstance(E, P.{name}) else {sim}"
+        kept = f"E if isinstance(E, P.InterpretParams) else {sim}"
         yield "E", kept
         yield from (("E", f"{kept} if E or {native} else False") for native in _NOT_NATIVE)
 
@@ -178,15 +187,45 @@ FORMS: tuple[Form, ...] = (
     Form(("MP121",), ANYWHERE, "X.device_kind", "KIND"),
     Form(("MP121",), ANYWHERE, "X.device_kind", "X.device_kind if GATE() else KIND"),
     Form(("MP130",), CORES, "", "1"),
+    Form(("MP130",), CORES, "", "None if GATE() else 1"),
+    Form(("MP130",), WRAPPED, "X", "MANAGER()(X)"),
 )
 # Arguments that may go, and that may come.
 _REMOVABLE, _ADDABLE = (AXES,), (INTERPRET, CORES)
-_VARIABLES = frozenset({"X", "T", "V", "W", "E", "K", "N", "P", "Q", "JAX"})
+_ROLES = {
+    "P": "tpu",
+    "JAX": "jax",
+    "CONTEXTLIB": "contextlib",
+    "GATE": "gate",
+    "MANAGER": "manager",
+}
+_VARIABLES = frozenset({"X", "T", "V", "W", "E", "K", "N", "Q", *_ROLES} - {"GATE"})
 # Modules that may be imported: the usual name, the statement; the name may be _NAME or _NAME_2 and so on.
 _IMPORTS = (
+    ("contextlib", ast.Import, None, "contextlib"),
     ("jax", ast.Import, None, "jax"),
     ("pltpu", ast.ImportFrom, "jax.experimental.pallas", "tpu"),
 )
+
+
+# Functions that may be defined, without their docstrings; NAME is the gate's name, or that of a context manager.
+_GATE = """\
+def NAME() -> bool:
+    return JAX.default_backend() == "tpu"
+"""
+_MANAGER = """\
+@CONTEXTLIB.contextmanager
+def NAME():{}
+    device = JAX.sharding.AbstractDevice(device_kind=KIND, num_cores=1{})
+    with JAX.sharding.use_abstract_mesh(JAX.sharding.AbstractMesh((), (), abstract_device=device)):
+        yield
+"""
+_MANAGERS = tuple(
+    _MANAGER.format(gated, platform)
+    for gated in ("", "\n    if GATE():\n        yield\n        return")
+    for platform in ("", ', platform="tpu"')  # a parameter from JAX 0.10.1 on
+)
+_MANAGER_NAME = re.compile(r"tpu_figures|_tpu_figures(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -204,8 +243,8 @@ class _Pattern:
 
 
 @cache
-def _patterns(permit: Permit) -> dict[str, list[_Pattern]]:
-    words = {"CHIP": permit.chip, "KIND": repr(permit.device_kind)}
+def _patterns(chip: str, device_kind: str) -> dict[str, list[_Pattern]]:
+    words = {"CHIP": chip, "KIND": repr(device_kind)}
 
     def parsed(text: str) -> ast.expr:
         return ast.parse(re.sub(r"CHIP|KIND", lambda m: words[m.group()], text), mode="eval").body
@@ -217,13 +256,28 @@ def _patterns(permit: Permit) -> dict[str, list[_Pattern]]:
     return by_slot
 
 
+@cache
+def _definitions(permit: Permit) -> list[tuple[str, ast.FunctionDef]]:
+    """The functions that may be added to a module, each with its text: gates first."""
+    texts = [] if permit.gate_import else [_GATE.replace("NAME", permit.gate)]
+    texts += (text.replace("KIND", repr(permit.device_kind)) for text in _MANAGERS)
+    found = []
+    for text in texts:
+        [definition] = ast.parse(text).body
+        assert isinstance(definition, ast.FunctionDef)
+        found.append((text, definition))
+    return found
+
+
 _Occurrences = list[tuple[str, ast.expr]]
 _Pair = tuple[ast.expr, ast.expr]
 
 
 def _fits(variable: str, node: ast.expr) -> bool:
     """Whether `node` is something that `variable` of a Form may stand for."""
-    if variable in ("K", "N", "JAX"):
+    if variable == "MANAGER":
+        return isinstance(node, ast.Name) and _MANAGER_NAME.fullmatch(node.id) is not None
+    if variable in ("K", "N", "JAX", "CONTEXTLIB"):
         return isinstance(node, ast.Name)
     if variable in ("P", "Q"):
         return _dotted(node) is not None
@@ -721,10 +775,16 @@ class _Proof:
     # -- values --
 
     def _expression(self, old: ast.expr, new: object) -> bool:
-        """Whether `old` is rewritten by a form that serves anywhere."""
+        """Whether `old` is rewritten by a form that serves anywhere, or is handed to a context manager."""
+        if not isinstance(new, ast.expr):
+            return False
+        if isinstance(old, ast.Call | ast.Attribute | ast.Name) and _is_wrapped(new):
+            start = self.old.span(old)[0]
+            if self._value(WRAPPED, old, new, ((start, start),)):
+                return True
         figures = isinstance(old, ast.Call) and not (old.args or old.keywords)
         kind = isinstance(old, ast.Attribute) and old.attr == "device_kind"
-        return (figures or kind) and isinstance(new, ast.expr) and self._value(ANYWHERE, old, new)
+        return (figures or kind) and self._value(ANYWHERE, old, new)
 
     def _value(
         self, slot: str, old: ast.expr, new: ast.expr, places: tuple[tuple[int, int], ...] = ()
@@ -732,7 +792,7 @@ class _Proof:
         """Whether a form of `slot` makes `new` of `old`; if so, the change is noted (not for a part of a value)."""
         if _same(old, new):
             return False
-        for pattern in _patterns(self.permit)[slot]:
+        for pattern in self._patterns(slot):
             state = len(self.changes), len(self.regions), len(self.uses)
             try:
                 rewritten = self._rewritten(pattern, old, new)
@@ -748,13 +808,18 @@ class _Proof:
             del self.changes[state[0] :], self.regions[state[1] :], self.uses[state[2] :]
         return False
 
+    def _patterns(self, slot: str) -> list[_Pattern]:
+        return _patterns(self.permit.chip, self.permit.device_kind)[slot]
+
     def _rewritten(self, pattern: _Pattern, old: ast.expr, new: ast.expr) -> bool:
         """Whether `pattern` makes `new` of `old`. Raises _Differs where a part that should be the same is not."""
         if pattern.before is None:
             return False
         known = _occurrences(pattern.before, old, self.permit.gate)
+        if known is None:
+            return False
         found = _occurrences(pattern.after, self._grouped(pattern.after, new), self.permit.gate)
-        if known is None or found is None:
+        if found is None:
             return False
         parts = dict(known)
         kept: list[_Pair] = []
@@ -798,11 +863,7 @@ class _Proof:
                 return False
             if variable in parts:
                 continue
-            if variable == "P":
-                self.uses.append(_Use(_root(node), "tpu", line, _dotted(node) or ""))
-            else:
-                assert isinstance(node, ast.Name)
-                self.uses.append(_Use(node, "gate" if variable == "GATE" else "jax", line))
+            self.uses.append(_Use(_root(node), _ROLES[variable], line, _dotted(node) or ""))
         return True
 
     def _mark(self, old: ast.expr, new: ast.expr, kept: list[_Pair], may_wrap: bool) -> None:
@@ -893,7 +954,7 @@ class _Proof:
             raise _Differs(
                 f"argument {keyword.arg} was added to the result of another call", call.lineno
             )
-        for pattern in _patterns(self.permit)[keyword.arg]:
+        for pattern in self._patterns(keyword.arg):
             found = _occurrences(pattern.after, keyword.value, self.permit.gate)
             if pattern.before is None and found is not None and self._named(found, {}, call.lineno):
                 what = f"{keyword.arg}={ast.unparse(keyword.value)} was added"
@@ -949,7 +1010,10 @@ class _Proof:
     # -- what is added to the module --
 
     def _is_addition(self, node: ast.stmt) -> bool:
-        return _bound_import(node, self.permit) is not None or _is_gate(node, self.permit)
+        return (
+            _bound_import(node, self.permit) is not None
+            or _definition(node, self.permit) is not None
+        )
 
     def _insert(self, run: list[ast.stmt], old: ast.Module, index: int) -> None:
         """Note that the statements `run` were put before the statement `index` of the original."""
@@ -970,19 +1034,37 @@ class _Proof:
         self.additions += run
         for node in run:
             if isinstance(node, ast.FunctionDef):
-                self._gate_layout(node, line)
-                self.uses.append(_Use(_gate_module(node), "jax", line))
+                self._define(node, line)
         after = self.old.span(old.body[index - 1])[1] if index else 0
-        tokens = self.new.tokens(run[0])[0], self.new.tokens(run[-1])[1]
+        tokens = self.new.first(self._start(run[0])), self.new.tokens(run[-1])[1]
         self.regions.append(_Splice((after, sys.maxsize), (tokens,), added=True, statements=True))
 
-    def _gate_layout(self, node: ast.FunctionDef, line: int) -> None:
-        lines = self.new.lines[node.lineno - 1 : node.end_lineno]
-        indents = {re.match(r"[ \t]*", text).group() for text in lines[1:]}  # type: ignore[union-attr]
-        if len(lines) != 3 or len(indents) != 1:
-            raise _Differs("the gate's definition is not three lines", line)
-        if self.old.indents and not indents <= self.old.indents:
-            raise _Differs("the gate's definition is indented as nothing else in the file", line)
+    def _start(self, node: ast.stmt) -> int:
+        """Where a statement of the result begins, with the @ of its decorators."""
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            return self.new.starts[self.new.tokens(node.decorator_list[0])[0] - 1]
+        return self.new.span(node)[0]
+
+    def _define(self, node: ast.FunctionDef, line: int) -> None:
+        """Note what the function `node` uses, which is added; it must be laid out as we write it."""
+        definition = _definition(node, self.permit)
+        assert definition is not None
+        text, found = definition
+        self._named(found, {}, line)
+        head, body = text.split(":\n", 1)
+        wanted = [*f"{head}:\n    DOCSTRING\n{body}".splitlines()]
+        lines = self.new.lines[self.new.line(self._start(node)) - 1 : node.end_lineno]
+        unit = _indent_of(self.new.lines[node.lineno])
+        depths = [len(_indent_of(one)) // len("    ") for one in wanted]
+        if [_indent_of(one) for one in lines] != [unit * depth for depth in depths]:
+            raise _Differs(f"the definition of {node.name} is laid out in another way", line)
+        if self.old.indents and unit not in self.old.indents:
+            message = f"the definition of {node.name} is indented as nothing else in the file"
+            raise _Differs(message, line)
+
+
+def _indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _kind(node: object) -> str:
@@ -1055,25 +1137,32 @@ def _bound_import(node: ast.stmt, permit: Permit) -> str | None:
     )
 
 
-def _is_gate(node: ast.stmt, permit: Permit) -> bool:
-    """Whether `node` defines the gate in the one way that may be added to a module."""
-    if (
-        not isinstance(node, ast.FunctionDef)
-        or permit.gate_import is not None
-        or len(node.body) != 2
-    ):
-        return False
-    docstring, returned = ast.get_docstring(node, clean=False), node.body[1]
-    pattern = ast.parse(
-        f'def {permit.gate}() -> bool:\n    return JAX.default_backend() == "tpu"'
-    ).body[0]
-    bare = ast.FunctionDef(**{**dict(ast.iter_fields(node)), "body": [returned]})
-    return bool(docstring) and _occurrences(pattern, bare, permit.gate) is not None
+def _definition(node: ast.stmt, permit: Permit) -> tuple[str, _Occurrences] | None:
+    """Which function that may be added `node` defines: its text, and what the text's names stand for."""
+    if not isinstance(node, ast.FunctionDef) or not 2 <= len(node.body) <= 4:
+        return None
+    if not ast.get_docstring(node, clean=False):
+        return None
+    fields = {**dict(ast.iter_fields(node)), "body": node.body[1:]}
+    for text, pattern in _definitions(permit):
+        is_manager = pattern.name == "NAME"
+        if is_manager and not _MANAGER_NAME.fullmatch(node.name):
+            continue
+        name = pattern.name if is_manager else node.name
+        found = _occurrences(pattern, ast.FunctionDef(**{**fields, "name": name}), permit.gate)
+        if found is not None:
+            return text, found
+    return None
 
 
-def _gate_module(node: ast.FunctionDef) -> ast.Name:
-    """The name under which the gate's definition calls JAX."""
-    return next(n for n in ast.walk(node.body[1]) if isinstance(n, ast.Name))
+def _is_wrapped(node: ast.expr) -> bool:
+    """Whether `node` is what is handed to the context manager, `MANAGER()(X)`, as far as a glance tells."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Call)
+        and isinstance(node.func.func, ast.Name)
+        and _fits("MANAGER", node.func.func)
+    )
 
 
 def _match(old: _Text, changes: Sequence[_Change], accepted: Sequence[Accepted]) -> None:
@@ -1146,56 +1235,52 @@ class _Bindings:
         self.wanted = {id(use.name) for use in proof.uses}
         self.scope_of: dict[int, _Scope] = {}
         self.module = _Scope(None)
+        self._right: dict[tuple[str, str], bool] = {}
+        self._first: dict[str, int | None] = {}
         if proof.uses or proof.additions:
             self._collect(tree)
 
     def check(self) -> None:
         """Raise Refused if a name is not bound to what it should be, or something was added that nothing uses."""
+        functions = {use.name.id for use in self.proof.uses if use.role in ("gate", "manager")}
         used = {use.name.id for use in self.proof.uses}
         for node in self.proof.additions:
-            bound = (
-                node.name if isinstance(node, ast.FunctionDef) else _bound_import(node, self.permit)
-            )
-            gate_only = isinstance(node, ast.FunctionDef) or bound == self.permit.gate
-            if bound not in used or (gate_only and not self._gate_uses()):
+            if isinstance(node, ast.FunctionDef):
+                bound: str | None = node.name
+            else:
+                bound = _bound_import(node, self.permit)
+            is_called = isinstance(node, ast.FunctionDef) or bound == self.permit.gate
+            if bound not in (functions if is_called else used):
                 raise Refused(f"{bound} was added, but nothing that was changed uses it", 1)
-        gate_uses = self._gate_uses()
-        for use in gate_uses:
-            self._check_gate(use)
-        at_import = [use for use in gate_uses if not self.scope_of[id(use.name)].is_late]
-        first = min((use.name.lineno for use in at_import), default=None)
         for use in self.proof.uses:
-            if use.role != "gate":
-                in_gate = self._is_in_gate(use.name)
-                self._check_module(use, first if in_gate else None)
+            if use.role in ("gate", "manager"):
+                self._check_function(use)
+            else:
+                self._check_module(use)
 
-    def _gate_uses(self) -> list[_Use]:
-        return [use for use in self.proof.uses if use.role == "gate"]
-
-    def _is_in_gate(self, name: ast.Name) -> bool:
-        return any(
-            node.lineno <= name.lineno <= (node.end_lineno or 0)
-            for node in self.proof.additions
-            if isinstance(node, ast.FunctionDef)
-        )
-
-    def _check_gate(self, use: _Use) -> None:
+    def _check_function(self, use: _Use) -> None:
         name, scope = use.name.id, self.scope_of[id(use.name)]
         found = scope.lookup(name)
         if found is None:
-            raise Refused(f"the gate {name} is not defined", use.line)
+            raise Refused(f"{name}() is not defined", use.line)
         if found is not self.module:
-            raise Refused(f"the gate {name} means a local name here", use.line)
+            raise Refused(f"{name} means a local name here", use.line)
         bindings = self.module.bound[name]
-        if not all(_is_callable(one.node) or one.path for one in bindings):
-            raise Refused(f"the gate {name} is bound to something else too", use.line)
+        if not self._are_right(use.role, name):
+            raise Refused(f"{name} is bound to something else too", use.line)
         added = [one for one in bindings if one.node in self.proof.additions]
         if added and len(bindings) > 1:
-            raise Refused(f"the gate {name} is defined twice", use.line)
-        self._check_order(use, bindings, None)
+            raise Refused(f"{name} is defined twice", use.line)
+        self._check_order(use, bindings)
 
-    def _check_module(self, use: _Use, before: int | None) -> None:
-        """`before` is a line of the result up to which the module must be bound."""
+    def _are_right(self, role: str, name: str) -> bool:
+        """Whether all that binds `name` in the module may be called for `role`."""
+        if (role, name) not in self._right:
+            is_right = _is_manager if role == "manager" else _may_be_gate
+            self._right[role, name] = all(map(is_right, self.module.bound[name]))
+        return self._right[role, name]
+
+    def _check_module(self, use: _Use) -> None:
         name = use.name.id
         found = self.scope_of[id(use.name)].lookup(name)
         bindings = found.bound[name] if found else []
@@ -1204,15 +1289,29 @@ class _Bindings:
         if not good:
             raise Refused(f"{name} is not bound to the module that is meant", use.line)
         if found is self.module:
-            self._check_order(use, good, before)
+            self._check_order(use, good)
 
-    def _check_order(self, use: _Use, bindings: Sequence[_Binding], before: int | None) -> None:
+    def _check_order(self, use: _Use, bindings: Sequence[_Binding]) -> None:
         """What runs at import may use only what is bound before it."""
-        if not self.scope_of[id(use.name)].is_late:
-            before = use.name.lineno
+        before = self._first_at_import(use)
         ends = [getattr(one.node, "end_lineno", 0) for one in bindings if one.runs]
         if not ends or (before is not None and min(ends) > before):
             raise Refused(f"{use.name.id} is used at import before it is bound", use.line)
+
+    def _first_at_import(self, use: _Use) -> int | None:
+        """The first line of the result at which importing the module comes to `use`; None where it never does."""
+        if not self.scope_of[id(use.name)].is_late:
+            return use.name.lineno
+        for node in self.proof.additions:
+            if isinstance(node, ast.FunctionDef) and _holds(node, use.name):
+                return self._first_call(node.name)
+        return None
+
+    def _first_call(self, function: str) -> int | None:
+        if function not in self._first:
+            calls = (self._first_at_import(u) for u in self.proof.uses if u.name.id == function)
+            self._first[function] = min((line for line in calls if line is not None), default=None)
+        return self._first[function]
 
     # -- scopes --
 
@@ -1312,9 +1411,23 @@ def _is_callable(node: ast.AST) -> bool:
     )
 
 
+def _may_be_gate(binding: _Binding) -> bool:
+    return _is_callable(binding.node) or bool(binding.path)
+
+
+def _is_manager(binding: _Binding) -> bool:
+    """Whether it is a function that enters an abstract mesh."""
+    names = (getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(binding.node))
+    return _is_callable(binding.node) and "use_abstract_mesh" in names
+
+
+def _holds(function: ast.FunctionDef, name: ast.Name) -> bool:
+    return function.lineno <= name.lineno <= (function.end_lineno or 0)
+
+
 def _is_module(binding: _Binding, role: str, rest: str) -> bool:
-    if role == "jax":
-        return binding.path == "jax"
+    if role in ("jax", "contextlib"):
+        return binding.path == role
     path = f"{binding.path}.{rest}" if rest else binding.path
     return not binding.path or path.endswith(".pallas.tpu")
 
@@ -1322,24 +1435,29 @@ def _is_module(binding: _Binding, role: str, rest: str) -> bool:
 # -- parsing --
 
 
-def _parsed(
-    old: _Text, new: _Text, accepted: Sequence[Accepted], permit: Permit
-) -> tuple[ast.Module, ast.Module]:
-    """Both trees. Where this Python cannot parse the original, unchanged lines are replaced by stand-ins first."""
+def _parsed(old: _Text, new: _Text) -> tuple[ast.Module, ast.Module] | None:
+    """Both trees; None where this Python cannot parse the original."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning about the user's source is not ours to give
         try:
             before = ast.parse(old.text)
         except (SyntaxError, ValueError):
-            return _parsed_in_part(old, new, accepted, permit)
+            return None
         try:
             after = ast.parse(new.text)
-            if _compiles(before):
-                compile(after, "<result>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
-            line = min(getattr(error, "lineno", None) or 1, len(old.lines))
-            raise Refused(f"the result does not compile: {error}", line) from None
+            raise _uncompiled(error, old) from None
+        try:
+            compile(after, "<result>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            if _compiles(before):
+                raise _uncompiled(error, old) from None
         return before, after
+
+
+def _uncompiled(error: Exception, old: _Text) -> Refused:
+    line = min(getattr(error, "lineno", None) or 1, max(len(old.lines), 1))
+    return Refused(f"the result does not compile: {error}", line)
 
 
 def _compiles(tree: ast.Module) -> bool:

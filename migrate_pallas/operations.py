@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +17,7 @@ from .module import Module
 from .names import PARTIAL
 from .parsing import symbols
 from .roles import Parameter, Role, Roles, called, parameters
-from .targets import Site, enclosing_functions, kernel_of
+from .targets import Site, decorated, enclosing_functions, kernel_of
 
 _BY_KEY = {operation.key: operation for operation in OPERATIONS}
 _SLICES = ("ds", "dslice", "Slice")
@@ -32,6 +32,7 @@ _COPIES = (
 _VIEWS = {"reshape": "ref-reshape", "bitcast": "ref-bitcast"}
 # jax/_src/ad_checkpoint.py, 0.10.2: `checkpoint` and `remat` are one function
 _CHECKPOINTS = ("checkpoint", "remat")
+_TRANSFORMATIONS = (*_CHECKPOINTS, "vmap")
 # An import alone does nothing.
 _IMPORTS = (symbols.import_from, symbols.import_as_name, symbols.import_as_names)
 _ARGUMENT_DEPTH = 3  # a mesh in a specification in a dict: real code has no more
@@ -104,7 +105,7 @@ def operations(module: Module, site: Site) -> Iterator[Found]:
 def _all_operations(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     kernel = kernel_of(site)
     definitions = module.functions.definitions(kernel)
-    reached = [f for d in definitions for f in module.functions.reached(d)]
+    reached = _reached(module, definitions)
     inside: list[Tree] = list(reached) if reached else [module.tree]
     meaning = module.names.meaning(kernel if kernel is not None else module.tree)
     roles = Roles(module.names, module.functions, [(d, meaning) for d in definitions])
@@ -427,26 +428,59 @@ def _is_stored(leaf: Leaf) -> bool:
 
 def _transformed(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     """`jax.checkpoint`, or `jax.vmap` of a kernel with `dimension_semantics`, around the entry point."""
-    around = list(enclosing_functions(site.call.trailer))
-    if not around:
+    around = {id(function) for function in enclosing_functions(site.call.trailer)}
+    calls = (site.call, *site.through)
+    semantics = any(_says(module, c.trailer, "dimension_semantics", 0) for c in calls)
+    for name, node, functions in _transformations(module):
+        if not start(node) <= site.call.start < end(node):
+            if not any(id(function) in around for function in functions):
+                continue
+        if name in _CHECKPOINTS:
+            yield "checkpoint-grad", node
+        elif semantics:
+            yield "vmap-dimension-semantics", node
+
+
+def _says(module: Module, node: Tree, word: str, depth: int) -> bool:
+    """Whether `word` stands in `node`, or in what a name in it was once assigned."""
+    assigned = [module.names.assigned(leaf) for leaf in module.names.read_in(node)]
+    return word in str(node) or any(
+        value is not None and depth < _ARGUMENT_DEPTH and _says(module, value, word, depth + 1)
+        for value in assigned
+    )
+
+
+def _transformations(module: Module) -> Iterator[tuple[str, Tree, list[Node]]]:
+    """Each use of `jax.checkpoint` and `jax.vmap`: its name, what it transforms, the functions that run in that."""
+    if not any(word in module.text for word in _TRANSFORMATIONS):
         return
-    semantics = any("dimension_semantics" in str(c.trailer) for c in (site.call, *site.through))
-    for call, functions in _transformations(module):
-        name = module.names.callee(call).path.rpartition(".")[2]
-        if any(function is one for function in functions for one in around):
-            if name in _CHECKPOINTS:
-                yield "checkpoint-grad", call.trailer
-            elif name == "vmap" and semantics:
-                yield "vmap-dimension-semantics", call.trailer
-
-
-def _transformations(module: Module) -> Iterable[tuple[Call, list[Node]]]:
-    """Calls of `jax.checkpoint` and `jax.vmap` in the module, with the functions that they may run."""
     for call in calls_in(module.tree):
-        path = module.names.callee(call).path
-        if path == PARTIAL:
-            continue
-        if path.split(".")[0] == "jax" and path.rpartition(".")[2] in (*_CHECKPOINTS, "vmap"):
-            first = call.positional(0)
-            definitions = module.functions.definitions(first) if first is not None else []
-            yield call, [f for d in definitions for f in module.functions.reached(d)]
+        first = call.positional(0)
+        name = _transformation(module.names.callee(call).path)
+        if name and first is not None:
+            meanings = (module.names.meaning(leaf) for leaf in module.names.read_in(first))
+            named = [m.definition for m in meanings if m.definition is not None]
+            yield name, first, _reached(module, [*module.functions.definitions(first), *named])
+    for node in module.tree.pre_order():
+        if node.type == symbols.decorator:
+            name = _transformation(_path_of_decorator(module, node.children[1]))
+            if name:
+                yield name, decorated(node), _reached(module, [decorated(node)])
+
+
+def _transformation(path: str) -> str:
+    """The name of the transformation at the dotted path `path`, or ''."""
+    name = path.rpartition(".")[2]
+    return name if path.split(".")[0] == "jax" and name in _TRANSFORMATIONS else ""
+
+
+def _path_of_decorator(module: Module, node: Tree) -> str:
+    """What decorates: `T`, `T(...)` or `partial(T, ...)`."""
+    call = as_call(node)
+    path = module.names.callee(call).path if call else module.names.path(node)
+    first = call.positional(0) if call else None
+    return module.names.path(first) if path == PARTIAL and first is not None else path
+
+
+def _reached(module: Module, definitions: list[Node]) -> list[Node]:
+    return [f for d in definitions for f in module.functions.reached(d)]

@@ -40,30 +40,31 @@ def examine(text: str, settings: Settings) -> Examined:
 
     Raises `SyntaxFault` where `text` is not Python.
     """
-    if not may_apply(text, settings):
+    codes = applicable(text, settings)
+    if not codes:
         return Examined(text, None)
     module = Module(text, parse(text), settings)
     if module.skips_file:
         return Examined(text, module)
-    run_fixers(module)
+    run_fixers(module, codes)
     changes = sorted(module.changes.values(), key=lambda change: change.start)
     kernels = [kernel for _, kernel in sorted(module.kernels.items())]
     return Examined(text, module, tuple(changes), tuple(module.all_findings()), tuple(kernels))
 
 
-def may_apply(text: str, settings: Settings) -> bool:
-    """Whether `text` holds the words of any rule that is to run, or the name of a wrapper."""
-    return any(path.rpartition(".")[2] in text for path, _ in settings.wrappers) or any(
-        all(word in text for word in words)
+def applicable(text: str, settings: Settings) -> tuple[str, ...]:
+    """The codes of the rules that are to run and whose words `text` holds; () where none can apply."""
+    return tuple(
+        rule.code
         for rule in all_rules()
         if settings.runs(rule.code)
-        for words in rule.words
+        and any(all(word in text for word in words) for words in rule.words)
     )
 
 
-def run_fixers(module: Module) -> None:
-    """Let each fixer see each node of the module, in one walk; fixers of one pattern share its matches."""
-    by_type = _patterns_by_type(module.settings)
+def run_fixers(module: Module, codes: tuple[str, ...]) -> None:
+    """Let each fixer of the rules `codes` see each node, in one walk; fixers of one pattern share its matches."""
+    by_type = _patterns_by_type(codes)
     stack: list[Node | Leaf] = [module.tree]
     while stack:
         node = stack.pop()
@@ -76,11 +77,11 @@ def run_fixers(module: Module) -> None:
 
 
 @cache
-def _patterns_by_type(settings: Settings) -> dict[int, list[list[BaseFix]]]:
-    """The fixers of the rules that run, those of one pattern together, by the type of node it begins with."""
+def _patterns_by_type(codes: tuple[str, ...]) -> dict[int, list[list[BaseFix]]]:
+    """The fixers of the rules `codes`, those of one pattern together, by the type of node it begins with."""
     by_pattern: dict[str, list[BaseFix]] = {}
     for rule in all_rules():
-        if settings.runs(rule.code):
+        if rule.code in codes:
             for fixer in fixers(rule):
                 by_pattern.setdefault(fixer.PATTERN, []).append(fixer)
     by_type: dict[int, list[list[BaseFix]]] = {}

@@ -96,13 +96,19 @@ def decorated_by(call: Call) -> Node | None:
         return None
     if call.power.children[-1] is not call.trailer:
         return None
+    definition = decorated(decorator)
+    return definition if definition.type == symbols.funcdef else None
+
+
+def decorated(decorator: Node) -> Node:
+    """The function or class under `decorator`."""
     holder = decorator.parent
     while holder.type != symbols.decorated:
         holder = holder.parent
-    definition = holder.children[-1]
+    definition: Node = holder.children[-1]
     if definition.type in (symbols.async_funcdef, symbols.async_stmt):
         definition = definition.children[-1]
-    return definition if definition.type == symbols.funcdef else None
+    return definition
 
 
 class Functions:

@@ -59,4 +59,4 @@ def test_without_a_code_there_is_a_line_for_each():
 def test_an_unknown_code_is_bad_usage_with_a_suggestion():
     done = run("--explain", "MP111")
     assert done.exit_code == 2
-    assert "no rule, finding or fault has the code 'MP111'; did you mean MP1" in done.stderr
+    assert "no rule, finding or fault has the code 'MP111'; did you mean MP1" in done.output

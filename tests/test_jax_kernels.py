@@ -33,7 +33,7 @@ SCAN = ("common.py", "jax/complex_lib.py", "jax/pallas.py", "jax/scan.py")
 SECONDS = 400  # for one program, on a machine that does much else
 HOST = {
     "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
     "NPROC": "16",  # devices that wait for each other need a thread each
 }
 

@@ -269,6 +269,8 @@ SEMANTICS = "compiler_params=pltpu.CompilerParams(dimension_semantics=('parallel
         ("jax.checkpoint(other)(x)", "", set()),
         ("jax.vmap(call)(x)", "", set()),
         ("jax.vmap(call)(x)", SEMANTICS, {"vmap-dimension-semantics"}),
+        ("jax.vmap(jax.jit(call))(x)", SEMANTICS, {"vmap-dimension-semantics"}),
+        ("jax.vmap(functools.partial(call))(x)", SEMANTICS, {"vmap-dimension-semantics"}),
         ("jax.jit(call)(x)", SEMANTICS, set()),
     ],
 )
@@ -280,6 +282,35 @@ def test_transformations_around_the_entry_point(around, arguments, expected):
     )
     found = {f.operation.key for f in operations(*site_of_module(text))}
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "decorator, expected",
+    [
+        ("@jax.checkpoint", {"checkpoint-grad"}),
+        ("@jax.remat", {"checkpoint-grad"}),
+        ("@functools.partial(jax.checkpoint, policy=None)", {"checkpoint-grad"}),
+        ("@jax.jit\n@jax.checkpoint", {"checkpoint-grad"}),
+        ("@jax.vmap", {"vmap-dimension-semantics"}),
+        ("@functools.partial(jax.vmap, in_axes=0)", {"vmap-dimension-semantics"}),
+        ("@jax.jit", set()),
+        ("@checkpoint", set()),
+    ],
+)
+def test_transformations_by_a_decorator(decorator, expected):
+    text = (
+        f"{IMPORTS}def kernel(x_ref, o_ref):\n    pass\n"
+        f"PARAMS = pltpu.CompilerParams(dimension_semantics=('parallel',))\n"
+        f"def call(x):\n    return pl.pallas_call(kernel, compiler_params=PARAMS)(x)\n"
+        f"{decorator}\ndef outer(x):\n    return call(x)\n"
+    )
+    assert {f.operation.key for f in operations(*site_of_module(text))} == expected
+
+
+def test_a_transformation_of_the_entry_point_itself():
+    text = kernel_text("pass", f"jax.vmap(pl.pallas_call(kernel, {SEMANTICS}))(x)")
+    found = operations(*site_of_module(text))
+    assert {f.operation.key for f in found} == {"vmap-dimension-semantics"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""Compare every file's results with those of a run in which no file is left unparsed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from unittest.mock import patch
+
+from migrate_pallas import pipeline
+from migrate_pallas.files import FileFault, read
+from migrate_pallas.parsing import SyntaxFault
+from migrate_pallas.rules import all_rules
+from migrate_pallas.settings import CPU, GATE, INTERPRET, REMOVE, Settings
+
+STRATEGIES = (Settings(to=INTERPRET, strategy=REMOVE), Settings(to=CPU, strategy=GATE))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out for one file: `parsed` without shortcuts only, as `skipped` tells, or both times.
+
+    `differing` tells whether changes, findings or entry points differ; `wordless` are the codes of what was found
+    though the file has not the words of their rule, so that `--select` with that code alone would miss it.
+    """
+
+    path: Path
+    skipped: bool
+    fault: str = ""
+    differing: bool = False
+    wordless: tuple[str, ...] = ()
+
+
+def compare_all(paths: Iterable[Path]) -> Iterator[Compared]:
+    """Compare for each file, on all cores, what the pipeline finds with and without the test for words."""
+    with ProcessPoolExecutor() as pool:
+        each = product(sorted(paths), STRATEGIES)
+        yield from pool.map(_compare_pair, each, chunksize=8)
+
+
+def _compare_pair(pair: tuple[Path, Settings]) -> Compared:
+    return compare(*pair)
+
+
+def compare(path: Path, settings: Settings) -> Compared:
+    """Compare what the pipeline finds in the file at `path` with and without the test for words."""
+    try:
+        text = read(path).text
+    except FileFault as fault:
+        return Compared(path, skipped=False, fault=fault.message)
+    skipped = not pipeline.applicable(text, settings)
+    try:
+        with patch.object(pipeline, "applicable", return_value=_every_code(settings)):
+            whole = pipeline.examine(text, settings)
+    except SyntaxFault as fault:
+        return Compared(path, skipped, fault=fault.message)
+    usual = pipeline.examine(text, settings)
+    results = [(one.changes, one.findings, one.kernels) for one in (usual, whole)]
+    codes = {change.code for change in whole.changes}
+    codes |= {finding.code for finding in whole.findings}
+    wordless = tuple(sorted(code for code in codes if not has_words(code, text)))
+    return Compared(path, skipped, differing=results[0] != results[1], wordless=wordless)
+
+
+def _every_code(settings: Settings) -> tuple[str, ...]:
+    return tuple(rule.code for rule in all_rules() if settings.runs(rule.code))
+
+
+def has_words(code: str, text: str) -> bool:
+    """Whether `text` has the words of the rule `code`; a finding that other rules report has none of its own."""
+    [words] = [rule.words for rule in all_rules() if rule.code == code]
+    return not words or any(all(word in text for word in some) for some in words)
+
+
+def summary(compared: Iterable[Compared], root: Path) -> str:
+    """What came out, as Markdown: counts, then each difference."""
+    counts: Counter[str] = Counter()
+    told = []
+    for one in compared:
+        counts["files and targets"] += 1
+        counts["not parsed, thanks to the words"] += one.skipped
+        counts["no Python, and parsed only without shortcuts"] += one.skipped and bool(one.fault)
+        counts["with different results"] += one.differing
+        name = one.path.relative_to(root)
+        told += [f"- {name}: results differ"] if one.differing else []
+        told += [f"- {name}: {code} found without its words" for code in one.wordless]
+    lines = [f"- {count:,} {what}" for what, count in counts.items()]
+    return "\n".join([*lines, "", *dict.fromkeys(told)]).rstrip() + "\n"
