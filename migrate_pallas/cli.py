@@ -355,28 +355,17 @@ def command(
         raise click.UsageError("--select and --ignore leave no rule or finding to run.")
     if not paths and files_from is None:
         raise click.UsageError("No PATH given: name a file, a directory, or - for stdin.")
-    if mode == "review" and not _on_terminals():
-        raise click.UsageError(
-            "--review asks questions, so stdin and stdout must be terminals; see --diff and --write."
-        )
     asked = context.get_parameter_source("format") is ParameterSource.COMMANDLINE
-    told = format != TEXT or counts or page is not None
-    if mode == "review" and told and (asked or counts or page is not None):
-        raise click.UsageError(
-            "--review tells by itself what it does: --format, --statistics and --html are for the other modes."
-        )
-    if not mode and "-" not in paths:
+    if mode == "review":
+        _require_reviewable(counts or page is not None or (asked and format != TEXT))
+    elif not mode and "-" not in paths:
+        told = counts or page is not None or format != TEXT
         mode = "review" if _on_terminals() and not told else "diff"
-    output = Output(mode, "-" in paths, format, colour, counts, page, strict)
     if session is not None and mode != "review":
         raise click.UsageError("--session keeps the answers of a review, and this is none.")
-    if "-" in paths:
-        if mode == "review":
-            raise click.UsageError("- stands for source on stdin; --review needs files.")
-        if len(paths) > 1 or files_from is not None:
-            raise click.UsageError(
-                "- stands for source on stdin; it can't be mixed with other paths."
-            )
+    output = Output(mode, "-" in paths, format, colour, counts, page, strict)
+    if output.from_stdin:
+        _require_alone(mode, paths, files_from)
         task = Task(settings, write=False, detailed=output.detailed)
         return _report(_piped(task), settings, output)
     given = paths if files_from is None else (*paths, *_listed(files_from))
@@ -385,6 +374,26 @@ def command(
     if mode == "review":
         return _review(found, task, session, output)
     return _report(run(found, task, jobs or cores()), settings, output)
+
+
+def _require_reviewable(told: bool) -> None:
+    """Refuse a review that could not ask, or that is to be `told` of in another way than its own."""
+    if not _on_terminals():
+        raise click.UsageError(
+            "--review asks questions, so stdin and stdout must be terminals; see --diff and --write."
+        )
+    if told:
+        raise click.UsageError(
+            "--review tells by itself what it does: --format, --statistics and --html are for the other modes."
+        )
+
+
+def _require_alone(mode: str, paths: tuple[str, ...], files_from: str | None) -> None:
+    """Refuse source on stdin together with files or questions."""
+    if mode == "review":
+        raise click.UsageError("- stands for source on stdin; --review needs files.")
+    if len(paths) > 1 or files_from is not None:
+        raise click.UsageError("- stands for source on stdin; it can't be mixed with other paths.")
 
 
 def _mode(review: bool, write: bool, diff: bool, check: bool) -> str:

@@ -432,9 +432,9 @@ def _transformed(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     calls = (site.call, *site.through)
     semantics = any(_says(module, c.trailer, "dimension_semantics", 0) for c in calls)
     for name, node, functions in _transformations(module):
-        if not start(node) <= site.call.start < end(node):
-            if not any(id(function) in around for function in functions):
-                continue
+        is_inside = start(node) <= site.call.start < end(node)
+        if not is_inside and around.isdisjoint(map(id, functions)):
+            continue
         if name in _CHECKPOINTS:
             yield "checkpoint-grad", node
         elif semantics:

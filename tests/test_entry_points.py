@@ -11,22 +11,177 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from public_packages import PACKAGES, unpack_one
+from public_packages import PACKAGES, wheel
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ("pallas_call", "kernel", "core_map", "mpmd_map")
+ENTRY_POINTS = ("pallas_call", "kernel", "core_map", "mpmd_map")
 MIGRATED, PORTABLE = "migrated", "already portable"
 PERSON, GPU = "needs a person", "for GPU, left alone"
-STATUSES = {
-    "tpu-inference": {},
-    "tokamax": {},
-    "ejkernel": {},
+STATUSES: dict[str, dict[str, int]] = {"tpu-inference": {}, "tokamax": {}, "ejkernel": {}}
+# What is said of an entry point of each status, within its call: one of the first, and none of the second.
+SAID = {
+    MIGRATED: ({"MP110"}, {"MP202", "MP204", "MP208"}),
+    PORTABLE: (set(), {"MP110", "MP202", "MP204", "MP205", "MP208"}),
+    PERSON: ({"MP202", "MP205", "MP208"}, {"MP204"}),
+    GPU: ({"MP204"}, {"MP110", "MP202", "MP205", "MP208"}),
 }
 
-Place = tuple[str, int, int, str]
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """A call of an entry point: where it begins, and the line where it ends."""
+
+    path: str
+    line: int
+    column: int
+    target: str
+    last_line: int
+
+
+class Meanings(ast.NodeVisitor):
+    """What the names of one file may mean, as dotted paths."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.paths: dict[str, set[str]] = {}
+        self.assigned: dict[str, list[ast.expr]] = {}
+        self.visit(tree)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self.paths.setdefault(name, set()).add(alias.name if alias.asname else name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            path = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+            self.paths.setdefault(alias.asname or alias.name, set()).add(path)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.assigned.setdefault(target.id, []).append(node.value)
+        self.generic_visit(node)
+
+    def of(self, node: ast.expr, depth: int = 0) -> set[str]:
+        """The dotted paths that an expression may mean."""
+        if isinstance(node, ast.Attribute):
+            return {f"{path}.{node.attr}" for path in self.of(node.value, depth)}
+        if not isinstance(node, ast.Name) or depth > 3:
+            return set()
+        values = self.assigned.get(node.id, [])
+        if node.id not in self.paths and len(values) == 1:
+            return self.of(values[0], depth + 1)
+        return self.paths.get(node.id, set())
+
+    def target(self, node: ast.expr) -> str:
+        """The name of the entry point that an expression means, or ''."""
+        for path in self.of(node):
+            module, _, name = path.rpartition(".")
+            if name in ENTRY_POINTS and module.startswith(
+                ("jax.experimental.pallas", "jax._src.pallas")
+            ):
+                return name
+        return ""
+
+
+def entry_points(root: Path) -> Iterator[EntryPoint]:
+    """Every call in `root` that hands arguments to an entry point, a partial of one included."""
+    for path in sorted(root.rglob("*.py")):
+        source = path.read_text()
+        if "pallas" not in source:
+            continue
+        tree = ast.parse(source)
+        meanings = Meanings(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                target = meanings.target(node.func)
+                if not target and node.args and "functools.partial" in meanings.of(node.func):
+                    target = meanings.target(node.args[0])
+                if target:
+                    place = path.relative_to(root).as_posix(), node.lineno, node.col_offset + 1
+                    yield EntryPoint(*place, target, node.end_lineno or node.lineno)
+
+
+def outcomes(root: Path, target: str) -> list[dict[str, Any]]:
+    """What the command line says of each file in `root`."""
+    command = [
+        sys.executable,
+        "-m",
+        "migrate_pallas",
+        f"--to={target}",
+        "--diff",
+        "--format=json",
+        ".",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, check=True)
+    files: list[dict[str, Any]] = json.loads(done.stdout)["files"]
+    return files
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """The packages, unpacked each under its own name."""
+    parent = tmp_path_factory.mktemp("packages")
+    for package in PACKAGES:
+        if package.name in STATUSES:
+            with zipfile.ZipFile(wheel(package)) as archive:
+                archive.extractall(parent / package.name)
+    return parent
+
+
+@pytest.fixture(scope="module")
+def found(packages):
+    """The entry points of each package, found by `ast`."""
+    return {name: list(entry_points(packages / name)) for name in STATUSES}
+
+
+@pytest.fixture(scope="module", params=["interpret", "cpu"])
+def told(request, packages):
+    """What the command line says of the files of each package."""
+    return {name: outcomes(packages / name, request.param) for name in STATUSES}
+
+
+def test_the_entry_points_are_those_that_ast_finds(found, told):
+    for name, points in found.items():
+        places = {(one.path, one.line, one.column, one.target) for one in points}
+        assert places == {
+            (file["path"], kernel["line"], kernel["column"], kernel["target"])
+            for file in told[name]
+            for kernel in file["kernels"]
+        }
+
+
+def test_as_many_have_each_status_as_in_the_pinned_releases(told):
+    statuses = {
+        name: Counter(kernel["status"] for file in files for kernel in file["kernels"])
+        for name, files in told.items()
+    }
+    assert statuses == STATUSES
+
+
+def test_every_entry_point_has_the_change_or_the_finding_that_its_status_promises(found, told):
+    for name, points in found.items():
+        files = {file["path"]: file for file in told[name]}
+        for point in points:
+            file = files[point.path]
+            (status,) = [
+                kernel["status"]
+                for kernel in file["kernels"]
+                if (kernel["line"], kernel["column"]) == (point.line, point.column)
+            ]
+            said = {
+                one["code"]
+                for one in (*file["changes"], *file["findings"])
+                if point.line <= one["line"] <= point.last_line
+            }
+            some, none = SAID[status]
+            assert (said & some or not some) and not said & none, (point, status, said)
