@@ -56,10 +56,19 @@ def held(
 
 
 def dict_of(module: Module, node: Tree) -> Brackets | None:
-    """The entries of `{...}` or `dict(...)`; None for any other expression."""
-    display = dict_display(node)
-    if display is not None:
-        return display
+    """The entries of `{...}` or `dict(...)`; None for any other expression, and where a key can't be told.
+
+    A key can't be told where it is computed, where the entries are those of an argument of `dict`, and where an entry
+    replaces another.
+    """
+    brackets = dict_display(node) or _dict_call(module, node)
+    if brackets is None:
+        return None
+    keys = [item.keyword for item in brackets.items if item.star != "**"]
+    return brackets if all(keys) and len(set(keys)) == len(keys) else None
+
+
+def _dict_call(module: Module, node: Tree) -> Brackets | None:
     call = as_call(node)
     if call is None or call.index != 1:
         return None
@@ -86,6 +95,8 @@ def assigned_dict(
         or module.names.scope(value) is not module.names.scope(node)
     ):
         return None
+    if module.names.is_in_fstring(node) or not _has_one_name(value):
+        return None
     uses = [leaf for leaf in module.names.uses(node) if not _is_assigned(leaf)]
     if shares is None or all(_is_shared(module, leaf, shares) for leaf in (node, *uses)):
         return brackets
@@ -95,6 +106,12 @@ def assigned_dict(
 def _is_assigned(leaf: Leaf) -> bool:
     """Whether `leaf` is the name on the left of its assignment."""
     return leaf.parent.type == symbols.expr_stmt and leaf is not leaf.parent.children[-1]
+
+
+def _has_one_name(value: Tree) -> bool:
+    """Whether what is assigned `value` is one name: `kw = {...}`, and not `kw = options = {...}`."""
+    statement = value.parent
+    return statement.type == symbols.annassign or len(statement.children) == 3
 
 
 def _is_shared(module: Module, leaf: Leaf, shares: Callable[[Site], bool]) -> bool:

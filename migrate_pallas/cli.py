@@ -197,6 +197,10 @@ class _Configured(click.Command):
     help="Also write gates in code that runs at import.",
 )
 @click.option(
+    "--unguard/--no-unguard",
+    help="Rewrite guards that skip tests where there is no TPU (MP207), so that the tests run.",
+)
+@click.option(
     "--interpreter",
     type=click.Choice([AUTO, GENERIC, SIMULATOR]),
     default=AUTO,
@@ -308,6 +312,7 @@ def command(
     gate: str | None,
     gate_import: tuple[str, str] | None,
     gate_at_import: bool,
+    unguard: bool,
     interpreter: str,
     tpu: str,
     jax: Release | None,
@@ -344,6 +349,7 @@ def command(
         gate=gate or (gate_import[1] if gate_import else Settings.gate),
         gate_import=gate_import,
         gate_at_import=gate_at_import,
+        unguard=unguard,
         interpreter=interpreter,
         chip=tpu,
         jax=jax,

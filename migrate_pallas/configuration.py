@@ -23,6 +23,7 @@ KEYS = {
     "gate": TEXT,
     "gate-import": TEXT,
     "gate-at-import": FLAG,
+    "unguard": FLAG,
     "interpreter": TEXT,
     "tpu": TEXT,
     "jax": TEXT,

@@ -10,6 +10,7 @@ walrus binds), PEP 634 (what a pattern binds) and PEP 695 (type parameters).
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,10 +21,11 @@ from types import MappingProxyType
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, call_at, end, first_leaf, start, unwrapped
+from .calls import Call, Tree, call_at, end, first_leaf, literal_text, start, unwrapped
 from .parsing import symbols
 
 PARTIAL = "functools.partial"
+_FSTRING = re.compile(r"[a-z]*[ft][a-z]*['\"]", re.IGNORECASE)  # PEP 498 and PEP 750
 _ALIAS_DEPTH = 20  # an alias of an alias of ...: real code has two or three
 
 
@@ -56,7 +58,7 @@ class Binding:
 
 @dataclass(eq=False)
 class Scope:
-    """A block that holds names: the module, a function, a class, a lambda or a comprehension."""
+    """A block that holds names: the module, a function, a class, a lambda, a comprehension, type parameters."""
 
     node: Tree
     kind: str
@@ -122,6 +124,7 @@ class Names:
         self.used: dict[
             str, list[Leaf]
         ] = {}  # every NAME leaf that reads or binds a variable, by spelling
+        self.fstrings: list[str] = []
         self.binders: dict[int, Scope] = {}  # the scope of each leaf that binds, by the leaf's id
         _Collector(self, tree).run()
 
@@ -148,9 +151,9 @@ class Names:
     def full_path(self, leaf: Leaf) -> str:
         """The dotted path of a name with the attributes that follow it, or ''."""
         power = leaf.parent
-        if power is None or power.type != symbols.power or power.children[0] is not leaf:
+        if power is None or power.type != symbols.power or _root(power) is not leaf:
             return self.path(leaf)
-        length = 1
+        length = power.children.index(leaf) + 1
         while length < len(power.children) and power.children[length].type == symbols.trailer:
             if power.children[length].children[0].value != ".":
                 break
@@ -177,13 +180,19 @@ class Names:
     def lookup(self, name: str, scope: Scope) -> list[Binding]:
         """All bindings of `name` as seen from `scope` (a class's names are seen from its own body only)."""
         current: Scope | None = scope
-        if scope.elsewhere.get(name) == "global":
-            current = self.module
         while current:
-            if name in current.bindings and (current is scope or current.kind != "class"):
-                return current.bindings[name]
+            if current is scope or current.kind != "class":
+                if current.elsewhere.get(name) == "global":
+                    return self.module.bindings.get(name, [])
+                if name in current.bindings:
+                    return current.bindings[name]
             current = current.parent
         return []
+
+    def is_in_fstring(self, leaf: Tree) -> bool:
+        """Whether an f-string of the module may read a name spelled like `leaf`: their insides have no leaves."""
+        word = re.compile(rf"\b{re.escape(leaf.value)}\b")
+        return any(word.search(text) for text in self.fstrings)
 
     def uses(self, binding_leaf: Leaf) -> list[Leaf]:
         """Every other leaf of the same spelling that refers to the same bindings as `binding_leaf`."""
@@ -279,7 +288,7 @@ class Names:
         What stands under `if __name__ == "__main__":` runs only when the module is the program.
         """
         scope = self.scope(node)
-        while scope.kind in ("class", "comprehension") and scope.parent:
+        while scope.kind in ("class", "comprehension", "type parameters") and scope.parent:
             scope = scope.parent
         return scope is self.module and not any(is_main_block(p) for _, p in _ancestry(node))
 
@@ -311,6 +320,8 @@ class Names:
         if node.type in (symbols.lambdef, symbols.old_lambdef):
             return Meaning(definition=node)
         if node.type == symbols.power:
+            if length is None and node.children[0].type == token.AWAIT:
+                return _NOTHING  # what is awaited gives anything
             return self._power(node, len(node.children) if length is None else length, depth)
         if node.type == symbols.namedexpr_test:
             return self._meaning(node.children[2], None, depth + 1)
@@ -318,10 +329,9 @@ class Names:
 
     def _power(self, node: Node, length: int, depth: int) -> Meaning:
         """A name followed by attributes and calls: paths grow, partials open, all else is unknown."""
-        if node.children[0].type == token.AWAIT:
-            return _NOTHING
-        meaning = self._meaning(node.children[0], None, depth + 1)
-        for index in range(1, length):
+        root = _root(node)
+        meaning = self._meaning(root, None, depth + 1)
+        for index in range(node.children.index(root) + 1, length):
             trailer = node.children[index]
             if trailer.type != symbols.trailer:
                 return _NOTHING
@@ -337,11 +347,9 @@ class Names:
     def _called(self, meaning: Meaning, call: Call | None, depth: int) -> Meaning:
         if call is None or meaning.through:
             return _NOTHING
+        if meaning.path == "importlib.import_module":
+            return Meaning(path=_imported_by(call))
         first = call.positional(0)
-        if meaning.path == "importlib.import_module" and isinstance(first, Leaf):
-            return (
-                Meaning(path=first.value.strip("\"'")) if first.type == token.STRING else _NOTHING
-            )
         if meaning.path != PARTIAL or first is None:
             return _NOTHING
         bound = self._meaning(first, None, depth + 1)
@@ -355,7 +363,7 @@ class Names:
         if imports:
             rest = [b for b in bindings if b.how is not How.IMPORT]
             if all(_is_fallback(b, imports) for b in rest):
-                return Meaning(path=_preferred(imports))
+                return Meaning(path=_preferred(self._lasting(imports)))
             return _NOTHING
         if len(bindings) > 1:
             return _NOTHING
@@ -367,12 +375,26 @@ class Names:
             return meaning if meaning != _NOTHING else Meaning(value=binding.value)
         return _NOTHING
 
+    def _lasting(self, imports: list[Binding]) -> list[Binding]:
+        """Those of several imports of one name that none after them replaces, whatever runs."""
+        for index in range(len(imports) - 1, 0, -1):
+            scope = self.scope(imports[index].node)
+            if imports[index].name not in scope.elsewhere and _always_runs(imports[index].node):
+                return imports[index:]
+        return imports
+
     def _starred(self, name: str) -> Meaning:
         """A name that nothing binds may come from `from jax... import *`; no other star is believed."""
         for module in reversed(self.stars):
             if module.split(".")[0] == "jax" and not name.startswith("_"):
                 return Meaning(path=f"{module}.{name}")
         return _NOTHING
+
+
+def _root(power: Node) -> Tree:
+    """What the attributes, subscripts and calls of `power` follow; an `await` may stand before it."""
+    root: Tree = power.children[1 if power.children[0].type == token.AWAIT else 0]
+    return root
 
 
 def _inside(owner: Node, child: Tree) -> bool:
@@ -395,6 +417,14 @@ def _iterable(comp_for: Node) -> Tree:
     return kids[next(i for i, kid in enumerate(kids) if _is(kid, "in")) + 1]
 
 
+def _imported_by(call: Call) -> str:
+    """The dotted path of the module that a call of `importlib.import_module` names in full, or ''."""
+    keyword = call.brackets.keyword("name")
+    name = keyword.value if keyword else call.positional(0)
+    path = (literal_text(name) if name is not None else None) or ""
+    return "" if path.startswith(".") else path
+
+
 def _is(node: Tree, word: str) -> bool:
     return isinstance(node, Leaf) and node.value == word
 
@@ -408,8 +438,17 @@ def _preferred(imports: list[Binding]) -> str:
 
 
 def _is_fallback(binding: Binding, imports: list[Binding]) -> bool:
-    """Whether `binding` only stands in for a failed import: in another branch of its `try` or `if`."""
+    """Whether `binding` only stands in for a failed import: it is `None`, or in another branch of its `try` or `if`."""
+    if binding.how is How.ASSIGNED and binding.value is not None and _is(binding.value, "None"):
+        return True
     return any(_branches(binding.node, other.node) for other in imports)
+
+
+def _always_runs(node: Tree) -> bool:
+    """Whether the simple statement `node` runs whenever the end of its scope is reached."""
+    holders = (parent for _, parent in _ancestry(node))
+    scope = next(h for h in holders if h.type not in (symbols.simple_stmt, symbols.suite))
+    return scope.type in (symbols.file_input, symbols.funcdef, symbols.classdef)
 
 
 def _branches(one: Tree, other: Tree) -> bool:
@@ -439,6 +478,7 @@ class _Collector:
     def __init__(self, names: Names, tree: Node) -> None:
         self.names = names
         self.stack: list[tuple[Tree, Scope]] = [(tree, names.module)]
+        self.nonlocals: list[tuple[Scope, Binding]] = []  # bound once all outer names are known
         self.visits = {
             symbols.funcdef: self.funcdef,
             symbols.lambdef: self.lambdef,
@@ -467,12 +507,16 @@ class _Collector:
             if isinstance(node, Leaf):
                 if node.type == token.NAME:
                     self.names.used.setdefault(node.value, []).append(node)
+                elif node.type == token.STRING and _FSTRING.match(node.value):
+                    self.names.fstrings.append(node.value)
                 continue
             visit = self.visits.get(node.type)
             if visit:
                 visit(node, scope)
             else:
                 self.children(node, scope)
+        for scope, binding in self.nonlocals:
+            scope.bind(binding)
 
     def children(self, node: Node, scope: Scope) -> None:
         """Visit all children; where one is a comprehension's `for`, all of them are in its scope."""
@@ -494,7 +538,11 @@ class _Collector:
     ) -> None:
         self.names.used.setdefault(leaf.value, []).append(leaf)
         self.names.binders[id(leaf)] = scope
-        scope.bind(Binding(leaf.value, how, node, path, value))
+        binding = Binding(leaf.value, how, node, path, value)
+        if scope.elsewhere.get(leaf.value) == "nonlocal":
+            self.nonlocals.append((scope, binding))
+        else:
+            scope.bind(binding)
 
     def targets(self, node: Tree, scope: Scope, owner: Node) -> None:
         """Bind the names in an assignment target, a loop's or a `with`'s; visit what is evaluated in it."""
@@ -541,9 +589,11 @@ class _Collector:
 
     def classdef(self, node: Node, scope: Scope) -> None:
         self.bind(scope, node.children[1], How.CLASS, node)
-        inner = self.body(node, scope, "class")
-        for child in node.children[2:-1]:
-            self.stack.append((child, inner if child.type == symbols.typeparams else scope))
+        parameters = node.children[2]
+        if parameters.type == symbols.typeparams:  # methods see them (PEP 695)
+            scope = self.names.open(parameters, "type parameters", scope)
+        self.body(node, scope, "class")
+        self.push(node.children[2:-1], scope)
 
     def import_name(self, node: Node, scope: Scope) -> None:
         (listing,) = node.children[1:]

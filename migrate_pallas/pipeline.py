@@ -16,7 +16,9 @@ from fissix.fixer_base import BaseFix
 from fissix.pytree import Leaf, Node
 
 from .changes import Change, Finding, Kernel
+from .checker import Accepted, Permit, Refused, prove
 from .edits import Edits, apply
+from .figures import CHIPS
 from .gates import additions
 from .module import Module
 from .parsing import SyntaxFault, parse
@@ -119,11 +121,28 @@ def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -
     """
     proposed = [change for change in accepted if not change.edited]
     result = migrated(examined, proposed)
-    _require_parses(result)
+    _require_proof(examined, result, proposed, settings)
     if len(proposed) < len(accepted):
         result = migrated(examined, accepted)
         _require_parses(result)
     return result
+
+
+def _require_proof(
+    examined: Examined, result: str, proposed: Sequence[Change], settings: Settings
+) -> None:
+    """Let the checker prove `result`; what the running Python can't parse, our parser must."""
+    if examined.module is None or not proposed:
+        return
+    chip, device_kind = CHIPS[settings.chip]
+    permit = Permit(examined.module.gate.name, settings.gate_import, chip, device_kind)
+    accepted = [Accepted(change.code, change.line, change.column) for change in proposed]
+    try:
+        was_parsed = prove(examined.text, result, accepted, permit)
+    except Refused as refused:
+        raise Unsound(refused.message, refused.line) from refused
+    if not was_parsed:
+        _require_parses(result)
 
 
 def _require_parses(result: str) -> None:

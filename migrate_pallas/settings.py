@@ -16,9 +16,10 @@ class Settings:
     """The options that rules see; one value for the whole run, sent to every process.
 
     `to` and `strategy` are as on the command line. `gate` is the gate's name, `gate_import` the module it is imported
-    from and its name there. `interpreter` is auto, generic or tpu. `chip` is the one whose figures stand in for those
-    of a TPU that is not there. `select` and `ignore` are codes or prefixes of codes. `wrappers` are dotted paths of
-    the user's own functions, each with that of the Pallas function that it forwards its arguments to. `jax` is the
+    from and its name there. `unguard` is whether guards that skip tests where there is no TPU are rewritten.
+    `interpreter` is auto, generic or tpu. `chip` is the one whose figures stand in for those of a TPU that is not
+    there. `select` and `ignore` are codes or prefixes of codes. `wrappers` are dotted paths of the user's own
+    functions, each with that of the Pallas function that it forwards its arguments to. `jax` is the
     release of JAX that the code is for, None where that was not told.
     """
 
@@ -27,6 +28,7 @@ class Settings:
     gate: str = "on_tpu"
     gate_import: tuple[str, str] | None = None
     gate_at_import: bool = False
+    unguard: bool = False
     interpreter: str = AUTO
     chip: str = "v6e"
     select: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ GATE = '''def on_tpu() -> bool:
     return jax.default_backend() == "tpu"
 '''
 SIM = 'pltpu.InterpretParams(dma_execution_mode="eager", out_of_bounds_reads="uninitialized")'
+OLD_SIM = 'pltpu.InterpretParams(dma_execution_mode="eager")'  # before JAX 0.7.0
 CPU = 'jax.default_backend() == "cpu"'
 GATED = " if on_tpu() else ()"
 HEAD = """import jax
@@ -50,6 +51,31 @@ def accepted(before: str, *changes: str) -> list[Accepted]:
 def gated(text: str) -> str:
     """`text` with the gate defined after its imports."""
     return text.replace(HEAD, f"{HEAD}\n\n{GATE}", 1)
+
+
+def managers(platform: str = ', platform="tpu"') -> list[str]:
+    """The context manager that gives figures, always and where there is no TPU."""
+    gated = "    if on_tpu():\n        yield\n        return\n"
+    text = f'''@contextlib.contextmanager
+def tpu_figures():
+    """Where there is no TPU, what asks for its figures sees one core of a TPU v6 lite."""
+    GATED
+    device = jax.sharding.AbstractDevice(device_kind="TPU v6 lite", num_cores=1{platform})
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device)):
+        yield
+'''
+    return [text.replace("    GATED\n", guard) for guard in ("", gated)]
+
+
+def with_manager(text: str, manager: str) -> str:
+    """`text` with what it and `manager` call defined after its imports."""
+    parts = [
+        GATE * ("on_tpu()" in manager + text),
+        manager * ("tpu_figures()" in text),
+    ]
+    definitions = "\n\n".join(part for part in parts if part)
+    added = "import contextlib\n" * ("tpu_figures()" in text)
+    return text.replace(HEAD, f"{HEAD}{added}\n\n{definitions}", 1) if definitions else text
 
 
 # -- right results --
@@ -190,7 +216,8 @@ def test_every_row_of_interpret_absent_or_false_passes(before: str, after: str) 
         ("a or (b)", f"a or (b) or {CPU}"),
         ("not a", "not a or True"),
         ("a and b", "(a and b) or True"),
-        ("x", SIM.replace("InterpretParams", "TPUInterpretParams")),
+        ("x", OLD_SIM),
+        ("x", f"x if isinstance(x, pltpu.InterpretParams) else {OLD_SIM}"),
     ],
 )
 def test_every_row_of_interpret_passes(before: str, after: str) -> None:
@@ -256,6 +283,59 @@ FIGURES = "pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V6E, 1)"
 def test_figures_pass(before: str, after: str, change: str) -> None:
     result = kernel(after)
     check(kernel(before), gated(result) if "on_tpu" in after else result, change)
+
+
+@pytest.mark.parametrize("platform", ["", ', platform="tpu"'])
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        ("m()", "m(num_cores=1)", "MP130 m"),
+        ("m('x')", "m('x', num_cores=None if on_tpu() else 1)", "MP130 m"),
+        ("p(f, grid=1)(a)", "tpu_figures()(p(f, grid=1))(a)", "MP130 p("),
+        ("y = p(f, grid=1)", "y = tpu_figures()(p(f, grid=1))", "MP130 p("),
+        ("y = M('x')", "y = tpu_figures()(M)('x')", "MP130 M"),
+        ("y = plsc.M(a='x')", "y = tpu_figures()(plsc.M)(a='x')", "MP130 plsc"),
+        (
+            "p(\n        f,  # first\n        a,\n    )(a)",
+            "tpu_figures()(p(\n        f,  # first\n        a,\n    ))(a)",
+            "MP130 p(",
+        ),
+    ],
+)
+def test_figures_of_a_chip_pass(before: str, after: str, change: str, platform: str) -> None:
+    for manager in managers(platform):
+        result = with_manager(kernel(after), manager)
+        check(kernel(before), result, change)
+
+
+def test_a_change_in_what_is_handed_to_the_manager_passes() -> None:
+    before = kernel('p(lambda: f(b, collective_axes="y"), grid=1)(a)')
+    after = kernel(f'tpu_figures()(p(lambda: f(b, collective_axes="y"{GATED}), grid=1))(a)')
+    check(before, with_manager(after, managers()[1]), "MP101", "MP130 p(")
+
+
+def test_the_manager_passes_as_the_module_spells_its_names() -> None:
+    before = f"contextlib = tpu_figures = 1\n{kernel('p(f)(a)')}"
+    after = f"contextlib = tpu_figures = 1\n{kernel('_tpu_figures_2()(p(f))(a)')}"
+    manager = managers()[0].replace("@contextlib", "@_contextlib").replace("def ", "def _")
+    manager = manager.replace("figures()", "figures_2()")
+    added = f"import contextlib as _contextlib\n\n\n{manager}"
+    check(before, after.replace(HEAD, HEAD + added), "MP130 p(")
+
+
+@pytest.mark.parametrize("name", ["tpu_figures", "_tpu_figures"])
+def test_a_manager_that_is_there_passes(name: str) -> None:
+    own = f"""import contextlib
+{HEAD}
+
+@contextlib.contextmanager
+def {name}():
+    with use_abstract_mesh(a):
+        yield
+"""
+    before, after = (f"{own}{kernel(call)}" for call in ("p(f)(a)", f"{name}()(p(f))(a)"))
+    check(before, after, "MP130 p(")
+    refusal(before.replace("use_", "no_"), after.replace("use_", "no_"), "MP130 p(")
 
 
 def test_several_changes_one_inside_the_other_pass() -> None:
@@ -627,7 +707,11 @@ def test_a_wrong_argument_dropped_in_place_of_the_accepted_one_is_refused() -> N
         ("a.platform", '"TPU v6 lite"'),
         ("a.device_kind.lower()", 'a.device_kind if on_tpu() else "TPU v6 lite".lower()'),
         ("m()", "m(num_cores=2)"),
+        ("m()", "m(num_cores=1 if on_tpu() else None)"),
+        ("m()", "m(num_cores=on_tpu())"),
         ("m()", "with_mesh(lambda: m())"),
+        ("interpret=x", f"interpret={SIM.replace('InterpretParams', 'TPUInterpretParams')}"),
+        ("interpret=x", "interpret=pltpu.InterpretParams(out_of_bounds_reads='uninitialized')"),
         ('f"{g(collective_axes=1)}"', 'f"{g()}"'),
         ("collective_axes=a", "collective_axes=a  if on_tpu() else (), b=1"),
         (
@@ -752,6 +836,66 @@ def test_an_import_on_the_line_of_another_statement_is_refused() -> None:
         f"import os; import jax\n\n\n{GATE}{USE}".format(GATED),
         "MP101",
     )
+
+
+MANAGED = with_manager(kernel("y = tpu_figures()(p(f, grid=1))(a)"), managers()[1])
+
+
+@pytest.mark.parametrize(
+    ("was", "became"),
+    [
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=2))(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p)(f, grid=1)(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=1)(a))"),
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures(1)(p(f, grid=1))(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures(p(f, grid=1))(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=1), a)(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "figures()(p(f, grid=1))(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "kernel()(p(f, grid=1))(a)"),
+        ("tpu_figures()(p(f, grid=1))(a)", "p(f, grid=1)(a)"),
+        (managers()[1], ""),
+        (managers()[1], managers()[1] * 2),
+        (GATE, ""),
+        ("import contextlib\n", ""),
+        ("import contextlib\n", "import contextlib as _contextlib\n"),
+        ("import contextlib\n", "import functools as contextlib\n"),
+        ("@contextlib.contextmanager\n", ""),
+        ("@contextlib.contextmanager\n", "@contextlib.asynccontextmanager\n"),
+        ("@contextlib.contextmanager\n", "@contextlib.contextmanager\n@jax.jit\n"),
+        ("def tpu_figures()", "def tpu_figures(x=1)"),
+        ("def tpu_figures()", "async def tpu_figures()"),
+        ("if on_tpu():", "if not on_tpu():"),
+        ("        return\n", ""),
+        ("        yield\n        return\n", "        return\n"),
+        ('"TPU v6 lite"', '"TPU v5 lite"'),
+        ("num_cores=1,", "num_cores=2,"),
+        ('platform="tpu"', 'platform="cpu"'),
+        ("((), (), abstract_device", "((1,), (), abstract_device"),
+        ("        yield\n\n\ndef kernel", "        yield 1\n\n\ndef kernel"),
+        ("        yield\n\n\ndef kernel", "        yield\n        yield\n\n\ndef kernel"),
+        ("    device =", "\n    device ="),
+        ("    device =", "    # ours\n    device ="),
+        ("        yield\n        return\n", "      yield\n      return\n"),
+    ],
+)
+def test_damage_to_a_manager_and_its_use_is_refused(was: str, became: str) -> None:
+    before = kernel("y = p(f, grid=1)(a)")
+    check(before, MANAGED, "MP130 p(")
+    assert was in MANAGED
+    refusal(before, MANAGED.replace(was, became, 1), "MP130 p(")
+
+
+@pytest.mark.parametrize("manager", managers())
+def test_a_manager_and_its_gate_stand_before_their_use_at_import(manager: str) -> None:
+    before = f"{HEAD}\nMESH = M('x')\n"
+    after = with_manager(before.replace("M(", "tpu_figures()(M)("), manager)
+    check(before, after, "MP130 M")
+    gate = f"{GATE}\n\n" * ("on_tpu()" in manager)
+    late = after.replace(manager, "").replace(gate, "").rstrip("\n")
+    assert "at import" in refusal(before, f"{late}\n\n\n{gate}{manager}", "MP130 M").message
+    if gate:
+        late = after.replace(gate, "") + f"\n\n{GATE}"
+        assert "at import" in refusal(before, late, "MP130 M").message
 
 
 def test_a_message_says_what_and_where() -> None:

@@ -80,7 +80,8 @@ def _is_of_device(module: Module, power: Node, node: Node) -> bool:
         path = module.names.path(power, length - 1) if call else ""
         if path.startswith("jax.") and path.rpartition(".")[2] in ("devices", "local_devices"):
             return True
-    return index == 1 and module.backends.is_device(power.children[0])
+    subscripts = all(str(between).lstrip().startswith("[") for between in power.children[1:index])
+    return subscripts and module.backends.is_device(power.children[0])
 
 
 def _uses(module: Module, power: Node, node: Node) -> list[Tree]:

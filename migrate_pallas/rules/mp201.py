@@ -9,8 +9,8 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..arguments import assigned_dict, dict_of
-from ..axes import may_change
-from ..calls import Call, Item, call_at, literal_text, unwrapped
+from ..axes import may_change, needs_no_gate
+from ..calls import Call, Item, Tree, call_at, literal_text, unwrapped
 from ..module import Module
 from ..parsing import symbols
 from . import CALL, rule
@@ -20,8 +20,8 @@ from . import CALL, rule
 def hidden_axes(query: Query) -> Query:
     """A splat handed to `run_scoped` or `with_scoped` that may hold `collective_axes`.
 
-    What it does: reports a `**` of anything that is not seen to hold no `collective_axes`: a parameter, the result of a
-    call, a dict that is also used elsewhere. Such a site is left as it is.
+    What it does: reports a `**` of what can't be seen to be free of `collective_axes`: a parameter, the result of a
+    call, a dict that is also used elsewhere. What is splatted stays as it is.
 
     Why: if it holds axes, the call raises outside Mosaic GPU, and nothing here could drop or gate them.
 
@@ -41,11 +41,9 @@ def has_hiding_splat(node: Node, capture: dict[str, Any], filename: str) -> bool
     """Whether the call `node` is a site with a splat that may hold axes which no rule changes."""
     module: Module = capture["module"]
     site = module.site_at(node)
-    if (
-        site is None
-        or not may_change(module, site)
-        or site.call.brackets.keyword("collective_axes")
-    ):
+    if site is None or not may_change(module, site) or needs_no_gate(module, site, node):
+        return False
+    if site.call.brackets.keyword("collective_axes"):
         return False
     capture["splats"] = [item for item in site.call.brackets.splats if _may_hide(module, item)]
     capture["target"] = site.target
@@ -56,14 +54,30 @@ def _may_hide(module: Module, item: Item) -> bool:
     entries = dict_of(module, item.value)
     if entries is None:
         entries = assigned_dict(module, item.value, lambda site: may_change(module, site))
+    if entries is not None:  # MP101 sees the axes in it
+        return not all(_is_harmless(module, entry) for entry in entries.items)
+    return not _holds_none(module, item.value)
+
+
+def _is_harmless(module: Module, entry: Item) -> bool:
+    """Whether an entry of a dict puts nothing unseen into it."""
+    return _holds_none(module, entry.value) if entry.star == "**" else bool(entry.keyword)
+
+
+def _holds_none(module: Module, node: Tree, depth: int = 0) -> bool:
+    """Whether `node` is seen to hold no axes: a dict without them, also by its name or as each branch of a choice."""
+    node = unwrapped(node)
+    if node.type == symbols.test and len(node.children) == 5:
+        return all(_holds_none(module, node.children[at], depth) for at in (0, 4))
+    entries = dict_of(module, node)
     if entries is not None:
-        return bool(entries.splats)
-    name = unwrapped(item.value)
-    value = module.names.assigned(name)
-    entries = dict_of(module, value) if value is not None else None
-    if entries is None or entries.splats or entries.keyword("collective_axes"):
-        return True
-    return any(_may_fill(use) for use in module.names.uses(name))
+        return not entries.keyword("collective_axes") and all(
+            _is_harmless(module, entry) for entry in entries.items
+        )
+    value = module.names.assigned(node) if depth < 10 else None
+    if value is None or not _holds_none(module, value, depth + 1):
+        return False
+    return not any(_may_fill(use) for use in module.names.uses(node))
 
 
 def _may_fill(use: Leaf) -> bool:

@@ -22,9 +22,19 @@ _LOOK_ONLY = (
     "signature",
     "getsource",
     "getdoc",
+    "getsourcelines",
     "isinstance",
     "callable",
+    "getattr",
+    "hasattr",
+    "id",
+    "print",
+    "repr",
+    "str",
+    "type",
 )
+# A statement or expression that asks whether the target is there, or is another one.
+_ONLY_TESTED = (symbols.comparison, symbols.not_test, symbols.if_stmt, symbols.assert_stmt)
 
 
 @rule(
@@ -32,7 +42,7 @@ _LOOK_ONLY = (
     "target-as-value",
     *(
         ("pallas", name)
-        for name in ("run_scoped", "with_scoped", "pallas_call", "core_map", "mpmd_map")
+        for name in ("run_scoped", "with_scoped", "pallas_call", "kernel", "core_map", "mpmd_map")
     ),
 )
 def target_as_value(query: Query) -> Query:
@@ -77,8 +87,13 @@ def _is_harmless(module: Module, whole: Tree) -> bool:
     if parent.type == symbols.expr_stmt and whole is parent.children[-1]:
         target = parent.children[0]
         return isinstance(target, Leaf) and module.names.assigned(target) is not None
+    if parent.type == symbols.annassign and whole is parent.children[-1]:
+        target = parent.parent.children[0]
+        return isinstance(target, Leaf) and module.names.assigned(target) is not None
     if parent.type in (symbols.expr_stmt, symbols.annassign, symbols.tname):
         return True  # a target of an assignment, or an annotation
+    if parent.type in _ONLY_TESTED:
+        return parent.type == symbols.comparison or whole is parent.children[1]
     call = _call_around(whole)
     if call is None:
         return False

@@ -5,20 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from bowler import Query
+from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..backends import CPU, TPU, branches
-from ..calls import Call, Tree, call_at, first_leaf, literal_text
+from ..calls import Call, Item, Tree, as_call, first_leaf, last_leaf, literal_text, unwrapped
+from ..edits import Edits, replace
 from ..module import Module
 from ..parsing import symbols
 from . import CALL, rule
 
-_SKIPS = ("skipTest", "skip", "SkipTest", "exit")
+# Decorators and marks with a condition, and what it is where they skip.
 _CONDITIONS = {"skipif": True, "skipIf": True, "skipUnless": False}
-_SETTING = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "jax_platforms", "jax_platform_name")
+# Decorators of jax/_src/test_util.py, 0.10.2, that are handed words for devices, and whether those skip.
+_DEVICE_FILTERS = {"skip_on_devices": True, "run_on_devices": False}
+_SKIPPING, _LEAVING = ("skipTest", "SkipTest"), ("pytest.skip", "sys.exit", "os._exit")
+_EXCEPTIONS = ("SkipTest", "pytest.skip.Exception")
+_SETTINGS = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "jax_platforms", "jax_platform_name")
+# What MP120 and MP121 rewrite: a guard that asks for these is theirs to dissolve.
+_FIGURES = ("device_kind", "get_tpu_info")
+
+_RUNS = "once its kernels are interpreted there"
+_SKIPS_TESTS = f"this guard skips tests where there is no TPU: {_RUNS}, take it away"
+_REFUSES = f"this guard refuses to run without a TPU: {_RUNS}, take it away"
+_ASKS = f"this asks for TPU devices, which raises where there are none: {_RUNS}, ask for any"
+_DEMANDS = (
+    "this makes JAX start on TPU or not at all: leave the platform to whoever runs the program"
+)
 
 # What a file with a guard must hold: what refuses, what tells the platform, and the platform's name.
-_ACTS = ("skip", "raise", "Skip")
+_ACTS = ("skip", "raise", "Skip", "assert")
 _SOURCES = (
     "default_backend",
     ".platform",
@@ -33,16 +49,20 @@ _SOURCES = (
     "MP207",
     "tpu-guard",
     *((act, source, word) for act in _ACTS for source in _SOURCES for word in ("tpu", "TPU")),
+    ("run_on_devices", "tpu"),
+    ("skip_on_devices", "cpu"),
     ("devices(", "tpu"),
-    ("devices(", "TPU"),
     ("JAX_PLATFORM", "tpu"),
     ("jax_platform", "tpu"),
 )
 def tpu_guard(query: Query) -> Query:
     """A guard that skips, or refuses to go on, where there is no TPU.
 
-    What it does: reports `skipTest` and `raise` under a backend test, `pytest.mark.skipif` and `unittest.skipUnless` of
-    one, `jax.devices("tpu")`, and `JAX_PLATFORMS=tpu`; once for a class, or for what stands outside of classes.
+    What it does: reports tests that are skipped by a backend test (`pytest.mark.skipif`, `unittest.skipIf` and
+    `skipUnless`, `skipTest` and the like under an `if`), `raise`, `assert` and `sys.exit` that depend on one,
+    `jax.devices("tpu")`, and `JAX_PLATFORMS=tpu`; once for a class, or for what stands outside of classes. With
+    `--unguard` it rewrites those that skip, so that the tests run: the backend test becomes what it is on TPU, `False`
+    or `True`, and all else of the condition stays. A condition that also asks which TPU it is stays a finding.
 
     Why: what is guarded never runs on CPU, so that a migrated kernel behind it is not tested there.
 
@@ -51,13 +71,19 @@ def tpu_guard(query: Query) -> Query:
         @pytest.mark.skipif(jax.default_backend() != "tpu", reason="needs a TPU")
         def test_kernel(): ...
 
-    Use instead: no guard, once the kernel is interpreted where there is no TPU.
+    Use instead: no guard, once the kernel is interpreted where there is no TPU; or, by `--unguard`:
 
-    References: none; what a backend test is stands in the README.
+        @pytest.mark.skipif(False, reason="needs a TPU")
+        def test_kernel(): ...
+
+    References: what a backend test is stands in the README; `run_on_devices` and `skip_on_devices`, which are
+    reported too, in jax/_src/test_util.py, JAX 0.10.2.
     """
-    query = query.select(CALL).filter(is_guarding_call).modify(report)
-    query = query.select("if_stmt< any* >").filter(is_guarding_if).modify(report)
-    return query.select("expr_stmt< any '=' any >").filter(sets_platform).modify(report)
+    query = query.select(CALL).filter(is_guarding_call).modify(tell)
+    query = query.select("if_stmt< any* >").filter(is_guarding_if).modify(tell)
+    query = query.select("assert_stmt< any* >").filter(demands_tpu).modify(tell)
+    query = query.select("dictsetmaker< any* >").filter(holds_setting).modify(tell)
+    return query.select("expr_stmt< any '=' any >").filter(sets_platform).modify(tell)
 
 
 def is_guarding_call(node: Node, capture: dict[str, Any], filename: str) -> bool:
@@ -68,81 +94,227 @@ def is_guarding_call(node: Node, capture: dict[str, Any], filename: str) -> bool
         return False
     capture["at"] = call.power
     path = module.names.callee(call).path
-    name = path.rpartition(".")[2] or _method(call)
+    name = path.rpartition(".")[2] or _last_name(call)
     if name in _CONDITIONS:
-        first = call.positional(0)
-        return first is not None and _skips(module, first, _CONDITIONS[name])
+        test, capture["on"] = _condition(call), _CONDITIONS[name]
+        capture.update(message=_SKIPS_TESTS, test=test)
+        return test is not None and _acts(module, test, capture["on"])
+    if path.startswith("jax.") and name in _DEVICE_FILTERS:
+        capture["message"] = _SKIPS_TESTS
+        return _filters_out(call, _DEVICE_FILTERS[name])
     if name in ("devices", "local_devices") and path.startswith("jax."):
         backend = call.brackets.keyword("backend")
         value = backend.value if backend else call.positional(0)
+        capture["message"] = _ASKS
         return value is not None and literal_text(value) == TPU and not module.is_guarded(node)
+    capture["message"] = _DEMANDS
     return _sets(call)
 
 
-def _method(call: Call) -> str:
+def _last_name(call: Call) -> str:
     last = call.power.children[call.index - 1]
     return last.value if isinstance(last, Leaf) else str(last.children[-1]).strip()
 
 
+def _condition(call: Call) -> Tree | None:
+    keyword = call.brackets.keyword("condition")
+    return keyword.value if keyword else call.positional(0)
+
+
+def _filters_out(call: Call, skips: bool) -> bool:
+    """Whether the words for devices in `call`, on which it skips or does not, keep a test from CPU and not from TPU."""
+    words = [literal_text(item.value) for item in call.brackets.items if not item.keyword]
+    return None not in words and ((CPU in words) is skips) and ((TPU in words) is not skips)
+
+
+def _is_platform(item: Item) -> bool:
+    """Whether an argument or entry hands JAX's platform setting the word for TPU."""
+    return item.keyword in _SETTINGS and _names_tpu(item.value)
+
+
+def _names_tpu(node: Tree) -> bool:
+    """Whether `node` is a list of platforms with TPU; JAX needs all of those (jax/_src/xla_bridge.py, 0.10.2)."""
+    return TPU in (literal_text(node) or "").lower().split(",")
+
+
 def _sets(call: Call) -> bool:
-    """Whether the call hands JAX's platform setting the word for TPU: `config.update`, `setdefault`, `setenv`."""
+    """Whether the call hands JAX's platform setting the word for TPU: `config.update`, `setenv`, `dict`."""
+    if any(_is_platform(item) for item in call.brackets.items):
+        return True
     first, second = call.positional(0), call.positional(1)
-    if first is None or second is None or _method(call) not in ("update", "setdefault", "setenv"):
+    if _last_name(call) not in ("update", "setdefault", "setenv"):
         return False
-    return literal_text(first) in _SETTING and literal_text(second) == TPU
+    return (
+        first is not None
+        and second is not None
+        and literal_text(first) in _SETTINGS
+        and _names_tpu(second)
+    )
 
 
-def _skips(module: Module, test: Tree, on: bool) -> bool:
-    """Whether a test being `on` is what keeps code from running on CPU, and not on TPU."""
+def _acts(module: Module, test: Tree, on: bool) -> bool:
+    """Whether a backend test makes `test`, which skips or refuses where it is `on`, do so on CPU and not on TPU."""
+    return _is_of_cpu(module, test, on) or any(
+        _acts(module, part, inner) for part, inner in _parts(test, on)
+    )
+
+
+def _is_of_cpu(module: Module, test: Tree, on: bool) -> bool:
+    """Whether `test` is `on` on CPU; on TPU it is not, or may not be: it may ask which TPU there is."""
     truth = module.backends.truth
     return truth(test, CPU) is on and truth(test, TPU) is not on
+
+
+def _parts(test: Tree, on: bool) -> list[tuple[Tree, bool]]:
+    """The operands of `test`, each with what it must be for `test` to be `on`."""
+    test = unwrapped(test)
+    if test.type == symbols.not_test:
+        return [(test.children[1], not on)]
+    if test.type in (symbols.and_test, symbols.or_test):
+        return [(operand, on) for operand in test.children[::2]]
+    return []
 
 
 def is_guarding_if(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether a branch of the `if` statement that is taken where there is no TPU skips a test, or raises."""
     module: Module = capture["module"]
+    before: list[Tree] = []
     for test, suite in branches(node):
-        if test is None or not _skips(module, test, True) or module.is_skipped(test):
-            continue
-        statement = _first_statement(suite)
-        if statement is not None and _refuses(statement):
-            capture["at"] = node
+        place = node.children[-3] if test is None else test if before else node.children[0]
+        message = "" if module.is_skipped(place) else _refusal(module, suite)
+        if message and _leads_to(module, test, before):
+            capture.update(at=place, message=message, test=test, on=True)
             return True
+        before += [] if test is None else [test]
     return False
 
 
-def _first_statement(suite: Tree) -> Tree | None:
-    statements = [suite] if suite.type != symbols.suite else suite.children
-    simple = [s for s in statements if s.type == symbols.simple_stmt]
-    return simple[-1].children[0] if simple else None
+def _leads_to(module: Module, test: Tree | None, before: list[Tree]) -> bool:
+    """Whether a branch with `test` (None: `else`) after tests `before` it is taken for want of a TPU."""
+    if test is not None:
+        return _acts(module, test, True)
+    on_cpu = [module.backends.truth(one, CPU) for one in before]
+    return True not in on_cpu and any(_is_of_cpu(module, one, False) for one in before)
 
 
-def _refuses(statement: Tree) -> bool:
+def _refusal(module: Module, suite: Tree) -> str:
+    """What to say of a suite whose own statements skip or refuse; '' where none does."""
+    lines = suite.children if suite.type == symbols.suite else [suite]
+    simple = [line for line in lines if line.type == symbols.simple_stmt]
+    for statement in (small for line in simple for small in line.children[:-1:2]):
+        if _skips(module, statement):
+            return _SKIPS_TESTS
+        if statement.type == symbols.raise_stmt or _called(module, statement) in _LEAVING:
+            return _REFUSES
+    return ""
+
+
+def _skips(module: Module, statement: Tree) -> bool:
+    """Whether a statement skips the test: `self.skipTest(...)`, `pytest.skip(...)`, `raise SkipTest(...)`."""
     if statement.type == symbols.raise_stmt:
-        return True
-    if statement.type != symbols.power or statement.children[-1].type != symbols.trailer:
+        raised = statement.children[1]
+        call = as_call(raised)
+        path = module.names.callee(call).path if call else module.names.path(raised)
+        name = path or "".join(str(raised).partition("(")[0].split())
+        return name.endswith(_EXCEPTIONS)
+    called = _called(module, statement)
+    return called == "pytest.skip" or called.rpartition(".")[2] in _SKIPPING
+
+
+def _called(module: Module, statement: Tree) -> str:
+    """The dotted path, or the name, of what a statement calls; '' where it is no call."""
+    if statement.type == symbols.return_stmt:
+        statement = statement.children[1]
+    call = as_call(statement)
+    if call is None:
+        return ""
+    return module.names.callee(call).path or _last_name(call)
+
+
+def demands_tpu(node: Node, capture: dict[str, Any], filename: str) -> bool:
+    """Whether the `assert` statement fails where there is no TPU."""
+    module: Module = capture["module"]
+    capture.update(at=node, message=_REFUSES)
+    return not module.is_skipped(node) and _is_of_cpu(module, node.children[1], False)
+
+
+def holds_setting(node: Node, capture: dict[str, Any], filename: str) -> bool:
+    """Whether a dict display sets `JAX_PLATFORMS` to TPU, as for a subprocess's environment."""
+    kids = node.children
+    capture.update(at=node, message=_DEMANDS)
+    if capture["module"].is_skipped(node):
         return False
-    call = call_at(statement.children[-1])
-    return call is not None and _method(call) in _SKIPS
+    return any(
+        kid.type == token.COLON
+        and literal_text(kids[index - 1]) in _SETTINGS
+        and _names_tpu(kids[index + 1])
+        for index, kid in enumerate(kids)
+    )
 
 
 def sets_platform(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether `node` sets the environment's `JAX_PLATFORMS` to TPU."""
     target, value = node.children[0], node.children[-1]
-    if literal_text(value) != TPU or target.type != symbols.power:
+    if not _names_tpu(value) or target.type != symbols.power or capture["module"].is_skipped(node):
         return False
-    capture["at"] = node
+    capture.update(at=node, message=_DEMANDS)
     last = target.children[-1]
     return (
         last.type == symbols.trailer
         and last.children[0].value == "["
-        and literal_text(last.children[1]) in _SETTING
+        and literal_text(last.children[1]) in _SETTINGS
     )
 
 
-def report(node: Node, capture: dict[str, Any], filename: str) -> None:
-    """Report the guard, once for the class around it or for the file."""
+def tell(node: Node, capture: dict[str, Any], filename: str) -> None:
+    """Propose that the guard goes, if that was asked for and can be done exactly; else report it."""
     module: Module = capture["module"]
+    test = capture.get("test")
+    if module.settings.unguard and capture["message"] == _SKIPS_TESTS and test is not None:
+        edits = unguarded(module, test, capture["on"])
+        if edits:
+            reason = "this guard skips tests where there is no TPU: its backend test is what it is on TPU"
+            module.propose("MP207", test, reason, edits)
+            return
+    report(module, node, capture)
+
+
+def unguarded(module: Module, test: Tree, on: bool) -> Edits:
+    """The edits that make each backend test in `test` what it is on TPU; () where one can't be so, exactly.
+
+    `on` is what `test` must be for the guard to skip.
+    """
+    if _is_of_cpu(module, test, on):
+        test = unwrapped(test)
+        if module.backends.truth(test, TPU) is (not on) and _may_go(module, test):
+            return replace(test, str(not on))
+        if not any(_acts(module, part, inner) for part, inner in _parts(test, on)):
+            return ()
+    edits: Edits = ()
+    for part, inner in _parts(test, on):
+        if _acts(module, part, inner):
+            own = unguarded(module, part, inner)
+            if not own:
+                return ()
+            edits += own
+    return edits
+
+
+def _may_go(module: Module, test: Tree) -> bool:
+    """Whether nothing is lost with `test`: no name that it binds, no comment, no figure that another rule rewrites."""
+    leaves = list(test.leaves())
+    words = [leaf.value for leaf in leaves if leaf.type in (token.NAME, token.COLONEQUAL)]
+    first, last = first_leaf(test).start, last_leaf(test).end
+    around = module.text[max(first - 1, 0) : first] + module.text[last : last + 1]
+    return (
+        not {":=", "await", "yield", *_FIGURES} & set(words)
+        and not any("#" in leaf.prefix for leaf in leaves[1:])
+        and not any(character.isalnum() or character == "_" for character in around)
+    )
+
+
+def report(module: Module, node: Node, capture: dict[str, Any]) -> None:
+    """Report the guard, once for the class around it or for the file."""
     place = node
     while place.parent is not None and place.type != symbols.classdef:
         place = place.parent
@@ -151,6 +323,6 @@ def report(node: Node, capture: dict[str, Any], filename: str) -> None:
         "MP207",
         first_leaf(place).lineno,
         capture["at"],
-        "this guard keeps code from running without a TPU: once its kernels are interpreted there, take it away",
-        f"guards like it in {inside}",
+        capture["message"],
+        f"like it in {inside}",
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bowler import Query
-from fissix.pytree import Node
+from fissix.pytree import Leaf, Node
 
 from ..axes import keeps_axes
 from ..module import Module
-from ..targets import enclosing_functions
+from ..parsing import symbols
+from ..targets import Site, enclosing_functions, kernel_of
 from . import CALL, rule
 
 
@@ -18,7 +19,7 @@ def axes_outside_kernel(query: Query) -> Query:
     """`run_scoped` that keeps its axes on TPU, in a function that no entry point of the module reaches.
 
     What it does: reports, with strategy gate, a site with `collective_axes` of which no enclosing function is a kernel
-    of the module, or is named in one.
+    of the module, or is named in one; not in a module that has a kernel which can't be followed to its definition.
 
     Why: under plain `jit` `run_scoped` with axes raises on every backend, on TPU too, so that a gate does not help it.
 
@@ -42,7 +43,23 @@ def is_outside_kernels(node: Node, capture: dict[str, Any], filename: str) -> bo
     if site is None or not keeps_axes(module, site):
         return False
     capture["site"] = site
-    return not any(module.kinds.is_reached(function) for function in enclosing_functions(node))
+    entries = module.kinds.entry_sites
+    if any(not module.functions.definitions(kernel_of(entry)) for entry in entries):
+        return False  # it may be in the kernel that can't be followed
+    around = _functions_around(module, site)
+    if not around:
+        return not site.binds
+    return not any(module.kinds.is_reached(function) for function in around)
+
+
+def _functions_around(module: Module, site: Site) -> list[Node]:
+    """The functions that `site` runs in; of a partial that was given a name, those that use the name too."""
+    places = [site.call.trailer]
+    statement = site.call.power.parent
+    if site.binds and statement.type == symbols.expr_stmt:
+        name = statement.children[0]
+        places += module.names.uses(name) if isinstance(name, Leaf) else []
+    return [function for place in places for function in enclosing_functions(place)]
 
 
 def report(node: Node, capture: dict[str, Any], filename: str) -> None:
