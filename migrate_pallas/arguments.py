@@ -47,7 +47,7 @@ def held(
         if item.keyword == keyword:
             yield Held(item, brackets)
         elif item.star == "**":
-            inner = dict_of(module, item.value)
+            inner = keywords_of(module, item.value)
             shared = None if inner else assigned_dict(module, item.value, shares)
             for entries, outer in ((inner, brackets), (shared, None)):
                 entry = entries.keyword(keyword) if entries else None
@@ -56,19 +56,10 @@ def held(
 
 
 def dict_of(module: Module, node: Tree) -> Brackets | None:
-    """The entries of `{...}` or `dict(...)`; None for any other expression, and where a key can't be told.
-
-    A key can't be told where it is computed, where the entries are those of an argument of `dict`, and where an entry
-    replaces another.
-    """
-    brackets = dict_display(node) or _dict_call(module, node)
-    if brackets is None:
-        return None
-    keys = [item.keyword for item in brackets.items if item.star != "**"]
-    return brackets if all(keys) and len(set(keys)) == len(keys) else None
-
-
-def _dict_call(module: Module, node: Tree) -> Brackets | None:
+    """The entries of `{...}` or `dict(...)`; None for any other expression."""
+    display = dict_display(node)
+    if display is not None:
+        return display
     call = as_call(node)
     if call is None or call.index != 1:
         return None
@@ -77,6 +68,19 @@ def _dict_call(module: Module, node: Tree) -> Brackets | None:
         isinstance(callee, Leaf) and callee.value == "dict" and not module.names.bindings(callee)
     )
     return call.brackets if is_builtin else None
+
+
+def keywords_of(module: Module, node: Tree) -> Brackets | None:
+    """The entries of the dict `node` as keyword arguments; None where `dict_of` gives none or a key can't be told.
+
+    A key can't be told where it is computed, where the entries are those of an argument of `dict`, and where an entry
+    replaces another.
+    """
+    brackets = dict_of(module, node)
+    if brackets is None:
+        return None
+    keys = [item.keyword for item in brackets.items if item.star != "**"]
+    return brackets if all(keys) and len(set(keys)) == len(keys) else None
 
 
 def assigned_dict(
@@ -88,7 +92,7 @@ def assigned_dict(
     """
     node = unwrapped(node)
     value = module.names.assigned(node)
-    brackets = dict_of(module, value) if value is not None else None
+    brackets = keywords_of(module, value) if value is not None else None
     if (
         brackets is None
         or value is None

@@ -6,6 +6,7 @@ ran on a platform. What depends on anything else (an environment variable, a con
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .calls import Call, Tree, as_call, call_at, literal_text, unwrapped
-from .names import How, Names
+from .names import How, Meaning, Names
 from .parsing import symbols
 
 Truth = bool | None
@@ -308,12 +309,33 @@ class Backends:
             return None if platform in _PARTIAL_ANSWERS[name] else False
         if name == "test_device_matches":
             return self._matches(call, platform)
-        if meaning.path and meaning.path.split(".")[-1] == self.gate and not call.brackets.items:
-            return platform == TPU
-        if meaning.definition is not None and not call.brackets.items:
-            returned = self._returned(meaning.definition, call, platform)
-            return _agreed([self.truth(node, platform) for node in returned]) if returned else None
+        if not call.brackets.items:
+            if meaning.path and self._is_gate(meaning.path, call):
+                return platform == TPU
+            definitions = self._definitions(meaning, call)
+            if definitions:
+                return _agreed([self.answer(definition, platform) for definition in definitions])
         return self._builtin(call, platform)
+
+    def _is_gate(self, path: str, call: Call) -> bool:
+        """Whether an imported function bears the gate's name, where it is defined or here."""
+        words = (path.rpartition(".")[2], str(call.power.children[0]).strip())
+        return any(re.fullmatch(rf"_?{self.gate}|_{self.gate}_\d+", word) for word in words)
+
+    def _definitions(self, meaning: Meaning, call: Call) -> list[Tree]:
+        """The functions of the module that `call` may call; [] where it may call anything else."""
+        if meaning.definition is not None:
+            return [meaning.definition]
+        callee = call.power.children[0]
+        bindings = (
+            self.names.bindings(callee) if call.index == 1 and isinstance(callee, Leaf) else []
+        )
+        return [b.node for b in bindings] if all(b.how is How.FUNCTION for b in bindings) else []
+
+    def answer(self, definition: Tree, platform: str) -> Truth:
+        """What the function `definition`, called without arguments, answers on `platform`."""
+        returned = self.returned(definition, platform) or []
+        return _agreed([self.truth(node, platform) for node in returned])
 
     def _matches(self, call: Call, platform: str) -> Truth:
         first = call.positional(0)

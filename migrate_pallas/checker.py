@@ -97,16 +97,18 @@ def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit)
     old, new = _Text(before[mark:]), _Text(after[mark:])
     try:
         trees = _parsed(old, new)
-        is_whole = trees is not None
-        trees = trees or _parsed_in_part(old, new, accepted, permit)
-        proof = _Proof(old, new, permit)
+        proof = _Proof(old, new, permit, is_whole=trees is not None)
+        if trees is None:
+            old.tokenize()
+            new.tokenize()
+            trees = _parsed_in_part(old, new, accepted, permit)
         proof.module(*trees)
         _Text.compare(old, new, proof.regions)
         _match(old, proof.changes, accepted)
         _Bindings(trees[1], proof, permit).check()
-        return is_whole
     except (RecursionError, MemoryError):  # the latter is what Python 3.11's parser raises
         raise Refused("the code is nested too deeply to be proved", 1) from None
+    return proof.is_whole
 
 
 def _same_frame(before: str, after: str) -> None:
@@ -224,6 +226,11 @@ _MANAGERS = tuple(
     _MANAGER.format(gated, platform)
     for gated in ("", "\n    if GATE():\n        yield\n        return")
     for platform in ("", ', platform="tpu"')  # a parameter from JAX 0.10.1 on
+)
+# What may be handed to one: what the former returns, and the latter.
+_PIPELINES = frozenset({"emit_pipeline"})
+_MESHES = frozenset(
+    {"TensorCoreMesh", "ScalarSubcoreMesh", "VectorSubcoreMesh", "get_sparse_core_info"}
 )
 _MANAGER_NAME = re.compile(r"tpu_figures|_tpu_figures(_\d+)?")
 
@@ -392,6 +399,7 @@ class _Text:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.is_ascii = text.isascii()
         self.lines = _lines(text)
         self.line_starts = [0]
         for line in self.lines:
@@ -401,24 +409,49 @@ class _Text:
         self.comments: list[_Comment] = []
         self.logical: list[tuple[int, int]] = []
         self.newlines = set(_NEWLINE.findall(text))
-        self.indents: set[str] = set()
+
+    def tokenize(self, kept: Sequence[ast.stmt] = ()) -> None:
+        """Find the tokens and comments; each of the top-level statements `kept` counts as one token, without comments.
+
+        Raises Refused where the running Python finds none.
+        """
         try:
-            self._tokenize()
+            self._tokenize(*self._without(kept))
         except (tokenize.TokenError, SyntaxError) as error:
             message = f"Python {sys.version_info.major}.{sys.version_info.minor} cannot split this into tokens: {error}"
             raise Refused(message, 1) from None
 
-    def _tokenize(self) -> None:
-        source = io.StringIO("".join(line.rstrip("\r\n") + "\n" for line in self.lines))
+    def _without(self, kept: Sequence[ast.stmt]) -> tuple[list[str], list[int], dict[int, int]]:
+        """The lines to be split, the number of each, and the offset of what a name stands for at the start of some."""
+        lines: list[str] = []
+        numbers: list[int] = []
+        stands_for: dict[int, int] = {}
+        done = 0
+        for node in kept:
+            start, end = self.span(node)
+            first, last = self.line(start), self.line(end - 1)
+            before = self.text[self.line_starts[first - 1] : start].lstrip(" \t\f")
+            if first <= done or before.rstrip(" \t") not in ("", "@"):
+                continue  # it shares a line with another
+            start -= len(before)
+            lines += self.lines[done : first - 1]
+            numbers += range(done + 1, first)
+            width = end - self.line_starts[last - 1]
+            lines.append("_" * width + self.lines[last - 1][width:])
+            numbers.append(last)
+            stands_for[last], done = start, last
+        lines += self.lines[done:]
+        numbers += range(done + 1, len(self.lines) + 2)
+        return lines, numbers, stands_for
+
+    def _tokenize(self, lines: list[str], numbers: list[int], stands_for: dict[int, int]) -> None:
+        source = io.StringIO("".join(line.rstrip("\r\n") + "\n" for line in lines))
         inside = first = 0  # depth of f-strings; index of the logical line's first token
-        skipped = (tokenize.NL, tokenize.DEDENT, tokenize.ENDMARKER)
+        skipped = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
         for kind, string, begin, stop, _ in tokenize.generate_tokens(source.readline):
             name = tokenize.tok_name[kind]
-            start = (
-                self.line_starts[begin[0] - 1] + begin[1]
-                if begin[0] <= len(self.lines)
-                else len(self.text)
-            )
+            number, column = numbers[begin[0] - 1], begin[1]
+            start = self.line_starts[number - 1] + column
             if name in ("FSTRING_START", "TSTRING_START"):
                 inside += 1
                 if inside > 1:
@@ -426,24 +459,21 @@ class _Text:
             elif inside:
                 inside -= name in ("FSTRING_END", "TSTRING_END")
                 if not inside:
-                    self.ends.append(self.line_starts[stop[0] - 1] + stop[1])
+                    self.ends.append(self.line_starts[numbers[stop[0] - 1] - 1] + stop[1])
                 continue
             elif kind == tokenize.COMMENT:
-                alone = not self.text[self.line_starts[begin[0] - 1] : start].strip()
+                alone = not lines[begin[0] - 1][:column].strip()
                 self.comments.append(_Comment(start, string, alone))
                 continue
             elif kind == tokenize.NEWLINE:
                 self.logical.append((first, len(self.starts) - 1))
                 first = len(self.starts)
                 continue
-            elif kind == tokenize.INDENT:
-                self.indents.add(string)
-                continue
             elif kind in skipped:
                 continue
-            self.starts.append(start)
+            self.starts.append(stands_for.get(number, start) if column == 0 else start)
             if not inside:
-                self.ends.append(self.line_starts[stop[0] - 1] + stop[1])
+                self.ends.append(self.line_starts[numbers[stop[0] - 1] - 1] + stop[1])
 
     @cached_property
     def partner(self) -> dict[int, int]:
@@ -478,7 +508,7 @@ class _Text:
     def offset(self, line: int, column: int) -> int:
         """Offset of a place in a tree, whose columns count bytes of UTF-8."""
         text = self.lines[line - 1] if line <= len(self.lines) else ""
-        if not text.isascii():
+        if not self.is_ascii and not text.isascii():
             column = len(
                 text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass")
             )
@@ -496,11 +526,16 @@ class _Text:
         return max(1, min(bisect_right(self.line_starts, offset), len(self.lines)))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends."""
+        """Where a node begins and ends, a statement without the first @ of its decorators."""
         place: Any = node
-        return self.offset(place.lineno, place.col_offset), self.offset(
+        first: Any = (getattr(node, "decorator_list", None) or [node])[0]
+        return self.offset(first.lineno, first.col_offset), self.offset(
             place.end_lineno, place.end_col_offset
         )
+
+    def source(self, node: ast.AST) -> str:
+        """The text of a node."""
+        return self.text[slice(*self.span(node))]
 
     def tokens(self, node: ast.AST) -> tuple[int, int]:
         """First and last token of a node."""
@@ -682,7 +717,7 @@ class _Change:
 
 @dataclass(frozen=True)
 class _Use:
-    """A name in the result that a rewrite has put there: the gate, or a module, of which `path` is the dotted name.
+    """A name in the result that a rewrite has put there, or hands on: of a function or module, in `path` if dotted.
 
     `line` is of the original.
     """
@@ -713,6 +748,8 @@ class _Proof:
     old: _Text
     new: _Text
     permit: Permit
+    is_whole: bool  # whether the trees are of the texts themselves, not of stand-ins
+    indents: set[str] = field(default_factory=set)
     changes: list[_Change] = field(default_factory=list)
     regions: list[_Region | _Splice] = field(default_factory=list)
     uses: list[_Use] = field(default_factory=list)
@@ -720,19 +757,20 @@ class _Proof:
 
     def module(self, old: ast.Module, new: ast.Module) -> None:
         """Compare two modules. Raises Refused."""
+        self.indents = set(_indents(self.old, old))
+        pairs = [*self._aligned(old, new)]
+        if self.is_whole:
+            same = [(one, other) for one, other in pairs if one and self._same_text(one, other)]
+            self.old.tokenize([one for one, _ in same])
+            self.new.tokenize([other for _, other in same])
         index, run = 0, []
         try:
-            for statement in new.body:
-                counterpart = old.body[index] if index < len(old.body) else None
-                if self._is_addition(statement) and not (
-                    counterpart and _same(counterpart, statement)
-                ):
+            for counterpart, statement in pairs:
+                if counterpart is None:
                     run.append(statement)
                     continue
                 self._insert(run, old, index)
                 run = []
-                if counterpart is None:
-                    raise _Differs("a statement was added at the end", len(self.old.lines))
                 self.walk(counterpart, statement)
                 index += 1
             self._insert(run, old, index)
@@ -740,6 +778,30 @@ class _Proof:
                 raise _Differs("a statement was lost", old.body[index].lineno)
         except _Differs as differs:
             raise Refused(differs.message, differs.line) from None
+
+    def _aligned(
+        self, old: ast.Module, new: ast.Module
+    ) -> Iterator[tuple[ast.stmt | None, ast.stmt]]:
+        """Each statement of the result with that of the original that it was, None for one that may be added.
+
+        Raises Refused where there are too many.
+        """
+        index = 0
+        for statement in new.body:
+            counterpart = old.body[index] if index < len(old.body) else None
+            is_same = counterpart is not None and self._same_text(counterpart, statement)
+            is_addition = not is_same and self._is_addition(statement)
+            if is_addition and not (counterpart and _same(counterpart, statement)):
+                yield None, statement
+                continue
+            if counterpart is None:
+                raise Refused("a statement was added at the end", max(len(self.old.lines), 1))
+            yield counterpart, statement
+            index += 1
+
+    def _same_text(self, old: ast.stmt, new: ast.stmt) -> bool:
+        """Whether two statements are written alike, and so are the same tree."""
+        return self.is_whole and self.old.source(old) == self.new.source(new)
 
     def walk(self, old: object, new: object, line: int = 1) -> None:
         """Compare two trees. Raises _Differs."""
@@ -749,6 +811,9 @@ class _Proof:
             line = getattr(one, "lineno", line)
             if isinstance(one, ast.expr) and self._expression(one, other):
                 continue
+            if isinstance(one, ast.stmt) and isinstance(other, ast.stmt):
+                if self._same_text(one, other):
+                    continue
             if type(one) is not type(other):
                 raise _Differs(f"{_kind(one)} became {_kind(other)}", line)
             if isinstance(one, ast.JoinedStr) or type(one).__name__ == "TemplateStr":
@@ -778,13 +843,23 @@ class _Proof:
         """Whether `old` is rewritten by a form that serves anywhere, or is handed to a context manager."""
         if not isinstance(new, ast.expr):
             return False
-        if isinstance(old, ast.Call | ast.Attribute | ast.Name) and _is_wrapped(new):
+        handed = _handed(new)
+        if handed is not None:
             start = self.old.span(old)[0]
             if self._value(WRAPPED, old, new, ((start, start),)):
+                self._note_handed(handed, old.lineno)
                 return True
         figures = isinstance(old, ast.Call) and not (old.args or old.keywords)
         kind = isinstance(old, ast.Attribute) and old.attr == "device_kind"
         return (figures or kind) and self._value(ANYWHERE, old, new)
+
+    def _note_handed(self, node: ast.expr, line: int) -> None:
+        """Note what is handed to the context manager, which must be a pipeline or what makes a mesh."""
+        role, callee = ("pipeline", node.func) if isinstance(node, ast.Call) else ("mesh", node)
+        path = _dotted(callee)
+        if path is None:
+            raise _Differs(f"{_kind(node)} was handed to a context manager", line)
+        self.uses.append(_Use(_root(callee), role, line, path))
 
     def _value(
         self, slot: str, old: ast.expr, new: ast.expr, places: tuple[tuple[int, int], ...] = ()
@@ -1058,9 +1133,22 @@ class _Proof:
         depths = [len(_indent_of(one)) // len("    ") for one in wanted]
         if [_indent_of(one) for one in lines] != [unit * depth for depth in depths]:
             raise _Differs(f"the definition of {node.name} is laid out in another way", line)
-        if self.old.indents and unit not in self.old.indents:
+        if self.indents and unit not in self.indents:
             message = f"the definition of {node.name} is indented as nothing else in the file"
             raise _Differs(message, line)
+
+
+def _indents(text: _Text, tree: ast.Module) -> Iterator[str]:
+    """The indentation of each block of the module."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Match):
+            inner: ast.AST | None = statement.cases[0].pattern
+        else:
+            inner = next(iter(getattr(statement, "body", [])), None)
+        if inner is not None:
+            line, start = text.lines[text.line(text.span(inner)[0]) - 1], text.span(inner)[0]
+            before = line[: start - text.line_starts[text.line(start) - 1]]
+            yield before if before.isspace() else ""
 
 
 def _indent_of(line: str) -> str:
@@ -1155,14 +1243,17 @@ def _definition(node: ast.stmt, permit: Permit) -> tuple[str, _Occurrences] | No
     return None
 
 
-def _is_wrapped(node: ast.expr) -> bool:
-    """Whether `node` is what is handed to the context manager, `MANAGER()(X)`, as far as a glance tells."""
-    return (
+def _handed(node: ast.expr) -> ast.expr | None:
+    """X where `node` is `MANAGER()(X)`; None where it is not."""
+    if (
         isinstance(node, ast.Call)
+        and len(node.args) == 1
         and isinstance(node.func, ast.Call)
         and isinstance(node.func.func, ast.Name)
         and _fits("MANAGER", node.func.func)
-    )
+    ):
+        return node.args[0]
+    return None
 
 
 def _match(old: _Text, changes: Sequence[_Change], accepted: Sequence[Accepted]) -> None:
@@ -1234,6 +1325,8 @@ class _Bindings:
         self.names = {use.name.id for use in proof.uses} | {permit.gate}
         self.wanted = {id(use.name) for use in proof.uses}
         self.scope_of: dict[int, _Scope] = {}
+        self.lines = sorted(use.name.lineno for use in proof.uses)
+        self.words = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(self.names)))})\b")
         self.module = _Scope(None)
         self._right: dict[tuple[str, str], bool] = {}
         self._first: dict[str, int | None] = {}
@@ -1255,6 +1348,8 @@ class _Bindings:
         for use in self.proof.uses:
             if use.role in ("gate", "manager"):
                 self._check_function(use)
+            elif use.role in ("pipeline", "mesh"):
+                self._check_handed(use)
             else:
                 self._check_module(use)
 
@@ -1272,6 +1367,16 @@ class _Bindings:
         if added and len(bindings) > 1:
             raise Refused(f"{name} is defined twice", use.line)
         self._check_order(use, bindings)
+
+    def _check_handed(self, use: _Use) -> None:
+        """A dotted name tells by its last part, a name by what an import binds it to."""
+        paths = [use.path]
+        if "." not in use.path:
+            found = self.scope_of[id(use.name)].lookup(use.path)
+            paths = [one.path for one in found.bound[use.path]] if found else []
+        wanted = _PIPELINES if use.role == "pipeline" else _MESHES
+        if not any(path.rpartition(".")[2] in wanted for path in paths):
+            raise Refused(f"{use.path} is no {use.role} that needs a context manager", use.line)
 
     def _are_right(self, role: str, name: str) -> bool:
         """Whether all that binds `name` in the module may be called for `role`."""
@@ -1320,18 +1425,32 @@ class _Bindings:
         scopes = [self.module]
         while todo:
             node, scope, runs = todo.pop()
+            told = ""
+            if isinstance(node, ast.stmt) and not self._is_used_in(node):
+                told = self.proof.new.source(node)
+                if told.isascii() and not self.words.search(told):
+                    continue
             if id(node) in self.wanted:
                 self.scope_of[id(node)] = scope
             self._bind(node, scope, runs)
             outside, inside, inner = _parts(node, scope)
             todo += [(child, scope, runs) for child in outside]
             if inner is not scope:
+                if told and "global" not in told:
+                    continue  # what it binds is seen in there alone, where nothing is asked
                 scopes.append(inner)
             never = isinstance(node, ast.If) and _is_type_checking(node.test)
             todo += [(child, inner, runs and not never) for child in inside]
         for scope in scopes:
             for name in scope.declared_global & scope.bound.keys():
                 self.module.bound.setdefault(name, []).extend(scope.bound.pop(name))
+
+    def _is_used_in(self, node: ast.stmt) -> bool:
+        """Whether one of the names that were found stands in `node`, as far as its lines tell."""
+        if not self.proof.is_whole:
+            return True
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        return bisect_left(self.lines, first) < bisect_right(self.lines, node.end_lineno or first)
 
     def _bind(self, node: ast.AST, scope: _Scope, runs: bool) -> None:
         if isinstance(node, ast.Global):

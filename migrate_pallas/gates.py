@@ -13,7 +13,7 @@ from .backends import CPU, TPU, Backends
 from .calls import Tree, end, first_leaf, start
 from .changes import Change, Need
 from .edits import Edit, Edits, line_start, newline_of
-from .names import Binding, How, Names, is_main_block
+from .names import Binding, How, Names, is_fallback, is_main_block
 from .parsing import symbols
 from .settings import Settings
 from .targets import Functions
@@ -63,17 +63,13 @@ class Gate:
 
     def _is_gate(self, binding: Binding) -> bool:
         if binding.how is How.IMPORT:
-            return not under_type_checking(binding.node)
+            return binding.node.type == symbols.import_from  # a module can't be called
         if binding.how is not How.FUNCTION or not _callable_without_arguments(binding.node):
             return False
         return (
-            self._answers(binding.node, TPU) is True and self._answers(binding.node, CPU) is False
+            self.backends.answer(binding.node, TPU) is True
+            and self.backends.answer(binding.node, CPU) is False
         )
-
-    def _answers(self, definition: Tree, platform: str) -> bool | None:
-        returned = self.backends.returned(definition, platform) or []
-        answers = {self.backends.truth(node, platform) for node in returned}
-        return answers.pop() if len(answers) == 1 else None
 
     def _needs(self) -> frozenset[Need]:
         if self.definition is not None:
@@ -96,13 +92,17 @@ def free_or_bound(
 ) -> tuple[str, Tree | None]:
     """The first of `wanted`, `_wanted`, `_wanted_2`, ... that is bound to what `serves`, or that nothing binds.
 
-    With what binds it at module level, or None.
+    With what binds it at module level, or None. A name that is only read may come from an `import *`.
     """
     for name in _alternatives(wanted):
         bindings = names.bound_anywhere(name)
-        if not bindings:
+        if not bindings and not (names.stars and name in names.used):
             return name, None
-        if bindings == names.module.bindings.get(name) and all(serves(b) for b in bindings):
+        if (
+            bindings == names.module.bindings.get(name)
+            and all(serves(b) for b in bindings)
+            and any(names.runs_surely(b) for b in bindings)
+        ):
             return name, bindings[0].node
     raise AssertionError("unreachable: names do not run out")
 
@@ -113,19 +113,45 @@ def module_name(path: str, node: Tree | None, names: Names) -> Spelled:
     A name that is bound to it at run time and seen from there is used (for `jax` itself, its own name); else it is
     imported at module level, under its usual name or, where that is bound to anything else, another.
     """
-    scope = names.scope(node) if node is not None else names.module
     own = [name for name in names.names_of(path) if path != "jax" or name.strip("_") == "jax"]
     for name in own:
-        seen = names.lookup(name, scope)
-        if any(b.path == path and not under_type_checking(b.node) for b in seen):
+        if _is_bound(name, path, node, names):
             return Spelled(name)
-    usual, aliased = _IMPORTS[path]
     for name in _alternatives(_USUAL_NAME[path]):
         bindings = names.bound_anywhere(name)
         if all(b.how is How.IMPORT and b.path == path for b in bindings):
-            statement = usual if name == _USUAL_NAME[path] else aliased.format(name)
-            return Spelled(name, frozenset({Need(name, statement)}))
+            return Spelled(name, frozenset({_import_of(path, name)}))
     raise AssertionError("unreachable: names do not run out")
+
+
+def _import_of(path: str, name: str) -> Need:
+    usual, aliased = _IMPORTS[path]
+    return Need(name, usual if name == _USUAL_NAME[path] else aliased.format(name))
+
+
+def _is_bound(name: str, path: str, node: Tree | None, names: Names) -> bool:
+    """Whether `name`, as seen at `node`, is bound to the module `path` at run time, and to nothing else."""
+    scope = names.scope(node) if node is not None else names.module
+    seen = names.lookup(name, scope)
+    imports = [b for b in seen if b.how is How.IMPORT and b.path == path]
+    sure = [b for b in imports if names.runs_surely(b) and not _is_later(b, node, names)]
+    return bool(sure) and all(
+        b in imports
+        or (
+            is_fallback(b, imports)
+            and (start(b.node) < start(sure[-1].node) or not names.runs_surely(b))
+        )
+        for b in seen
+    )
+
+
+def _is_later(binding: Binding, node: Tree | None, names: Names) -> bool:
+    """Whether `binding` stands after `node` in the same scope."""
+    return (
+        node is not None
+        and names.scope(binding.node) is names.scope(node)
+        and start(binding.node) > start(node)
+    )
 
 
 def _alternatives(name: str) -> Iterator[str]:
@@ -156,19 +182,6 @@ def _callable_without_arguments(definition: Node) -> bool:
     return True
 
 
-def under_type_checking(node: Tree) -> bool:
-    """Whether `node` stands in the body of `if TYPE_CHECKING:`, which never runs (PEP 484)."""
-    current = node
-    while current.parent is not None:
-        parent = current.parent
-        if parent.type == symbols.if_stmt and current is parent.children[3]:
-            words = str(parent.children[1]).split(".")
-            if words[-1].strip() == "TYPE_CHECKING":
-                return True
-        current = parent
-    return False
-
-
 # -- where the gate and the imports go --
 
 
@@ -195,7 +208,17 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
         (i for i, s in enumerate(statements) if _uses(s, functions, needy)), len(statements)
     )
     place = _place(text, statements, used)
+    needs = sorted({*needs, *_bound_later(needs, place, functions.names)}, key=_order)
     return (Edit(place.offset, place.offset, _block(text, tree, place, needs)),)
+
+
+def _bound_later(needs: Sequence[Need], place: _Place, names: Names) -> Iterator[Need]:
+    """The imports of what the definitions among `needs` use and the module binds only after `place`."""
+    used = {word for need in needs for line in need.lines for word in re.findall(r"\w+", line)}
+    for name in used:
+        bindings = names.module.bindings.get(name, [])
+        if bindings and all(start(b.node) >= place.offset for b in bindings):
+            yield from (_import_of(b.path, name) for b in bindings[:1] if b.path in _IMPORTS)
 
 
 def _order(need: Need) -> tuple[int, str]:

@@ -26,6 +26,14 @@ from .parsing import symbols
 
 PARTIAL = "functools.partial"
 _FSTRING = re.compile(r"[a-z]*[ft][a-z]*['\"]", re.IGNORECASE)  # PEP 498 and PEP 750
+_STRAIGHT = (
+    symbols.simple_stmt,
+    symbols.suite,
+    symbols.with_stmt,
+    symbols.decorated,
+    symbols.async_funcdef,
+    symbols.async_stmt,
+)
 _ALIAS_DEPTH = 20  # an alias of an alias of ...: real code has two or three
 
 
@@ -189,6 +197,16 @@ class Names:
             current = current.parent
         return []
 
+    @cached_property
+    def named(self) -> frozenset[int]:
+        """The ids of all expressions that are each the one value of a name, without parentheses.
+
+        Names of a class are left out: its attributes are reached in ways that are not seen here.
+        """
+        scopes = (scope for scope in self._scopes.values() if scope.kind != "class")
+        once = (bs[0] for scope in scopes for bs in scope.bindings.values() if len(bs) == 1)
+        return frozenset(id(unwrapped(b.value)) for b in once if b.how is How.ASSIGNED and b.value)
+
     def is_in_fstring(self, leaf: Tree) -> bool:
         """Whether an f-string of the module may read a name spelled like `leaf`: their insides have no leaves."""
         word = re.compile(rf"\b{re.escape(leaf.value)}\b")
@@ -282,6 +300,20 @@ class Names:
             node = next((c for c in node.children if end(c) > offset), node.children[-1])
         return node
 
+    def runs_surely(self, binding: Binding) -> bool:
+        """Whether what binds runs whenever its scope does: not in a branch, a loop, a handler, or another scope."""
+        if binding.name in self.scope(binding.node).elsewhere:
+            return False
+        for child, parent in _ancestry(binding.node):
+            if parent.type in (symbols.file_input, symbols.funcdef, symbols.classdef):
+                return True
+            if parent.type in (symbols.if_stmt, symbols.try_stmt):
+                if not _is_entered(child, parent):
+                    return False
+            elif parent.type not in _STRAIGHT:
+                return False
+        return True
+
     def runs_at_import(self, node: Tree) -> bool:
         """Whether `node` runs when the module is imported: in its body, a class's, a decorator, a default.
 
@@ -362,7 +394,7 @@ class Names:
         imports = [b for b in bindings if b.how is How.IMPORT]
         if imports:
             rest = [b for b in bindings if b.how is not How.IMPORT]
-            if all(_is_fallback(b, imports) for b in rest):
+            if all(is_fallback(b, imports) for b in rest):
                 return Meaning(path=_preferred(self._lasting(imports)))
             return _NOTHING
         if len(bindings) > 1:
@@ -378,8 +410,7 @@ class Names:
     def _lasting(self, imports: list[Binding]) -> list[Binding]:
         """Those of several imports of one name that none after them replaces, whatever runs."""
         for index in range(len(imports) - 1, 0, -1):
-            scope = self.scope(imports[index].node)
-            if imports[index].name not in scope.elsewhere and _always_runs(imports[index].node):
+            if self.runs_surely(imports[index]):
                 return imports[index:]
         return imports
 
@@ -437,18 +468,23 @@ def _preferred(imports: list[Binding]) -> str:
     return imports[0].path
 
 
-def _is_fallback(binding: Binding, imports: list[Binding]) -> bool:
+def is_fallback(binding: Binding, imports: list[Binding]) -> bool:
     """Whether `binding` only stands in for a failed import: it is `None`, or in another branch of its `try` or `if`."""
     if binding.how is How.ASSIGNED and binding.value is not None and _is(binding.value, "None"):
         return True
     return any(_branches(binding.node, other.node) for other in imports)
 
 
-def _always_runs(node: Tree) -> bool:
-    """Whether the simple statement `node` runs whenever the end of its scope is reached."""
-    holders = (parent for _, parent in _ancestry(node))
-    scope = next(h for h in holders if h.type not in (symbols.simple_stmt, symbols.suite))
-    return scope.type in (symbols.file_input, symbols.funcdef, symbols.classdef)
+def _is_entered(suite: Tree, statement: Node) -> bool:
+    """Whether `suite` of an `if` or `try` runs whenever the statement does, exceptions aside."""
+    kids = statement.children
+    word = kids[next(i for i, kid in enumerate(kids) if kid is suite) - 2]
+    if statement.type == symbols.try_stmt:
+        return any(_is(word, entered) for entered in ("try", "else", "finally"))
+    test = "".join(str(kids[1]).split())
+    if not test.endswith("TYPE_CHECKING"):  # false when the program runs (PEP 484)
+        return False
+    return suite is kids[3] if test.startswith("not") else len(kids) == 7 and suite is kids[6]
 
 
 def _branches(one: Tree, other: Tree) -> bool:
@@ -478,6 +514,7 @@ class _Collector:
     def __init__(self, names: Names, tree: Node) -> None:
         self.names = names
         self.stack: list[tuple[Tree, Scope]] = [(tree, names.module)]
+        self.declared: list[tuple[Scope, Leaf, Node]] = []  # `name: T` makes a name local, unbound
         self.nonlocals: list[tuple[Scope, Binding]] = []  # bound once all outer names are known
         self.visits = {
             symbols.funcdef: self.funcdef,
@@ -517,6 +554,9 @@ class _Collector:
                 self.children(node, scope)
         for scope, binding in self.nonlocals:
             scope.bind(binding)
+        for scope, leaf, statement in self.declared:
+            if leaf.value not in scope.bindings:
+                self.bind(scope, leaf, How.OTHER, statement)
 
     def children(self, node: Node, scope: Scope) -> None:
         """Visit all children; where one is a comprehension's `for`, all of them are in its scope."""
@@ -642,7 +682,9 @@ class _Collector:
         self.stack.append((annotation, scope))
         if any(_is(child, "=") for child in annotation.children):
             self.assign(target, annotation.children[-1], scope, node)
-        elif not isinstance(target, Leaf):
+        elif isinstance(target, Leaf):
+            self.declared.append((scope, target, node))
+        else:
             self.stack.append((target, scope))
 
     def assign(self, target: Tree, value: Tree, scope: Scope, node: Node) -> None:

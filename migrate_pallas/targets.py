@@ -44,11 +44,13 @@ class Site:
 
 
 def target_of(path: str) -> str:
-    """The name of the target at the dotted path `path`, or ''."""
-    name = path.rpartition(".")[2]
-    if name in (*SCOPED, *ENTRY_POINTS) and path.startswith(_PALLAS):
-        return name
-    return ""
+    """The name of the target at the dotted path `path`, or ''.
+
+    What `jax.experimental.pallas.ops` has under such a name is a kernel of JAX: `ops.gpu.hopper_matmul_mgpu.kernel`.
+    """
+    package, _, name = path.rpartition(".")
+    is_target = name in (*SCOPED, *ENTRY_POINTS) and path.startswith(_PALLAS)
+    return name if is_target and "ops" not in package.split(".") else ""
 
 
 def site_of(call: Call, names: Names) -> Site | None:

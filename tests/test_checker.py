@@ -28,6 +28,7 @@ GATED = " if on_tpu() else ()"
 HEAD = """import jax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas.tpu import TensorCoreMesh as Mesh, emit_pipeline as emit
 """
 EDITED = {"MP101": "collective_axes", "MP102": "collective_axes", "MP110": "interpret"}
 
@@ -289,38 +290,46 @@ def test_figures_pass(before: str, after: str, change: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        ("m()", "m(num_cores=1)", "MP130 m"),
-        ("m('x')", "m('x', num_cores=None if on_tpu() else 1)", "MP130 m"),
-        ("p(f, grid=1)(a)", "tpu_figures()(p(f, grid=1))(a)", "MP130 p("),
-        ("y = p(f, grid=1)", "y = tpu_figures()(p(f, grid=1))", "MP130 p("),
-        ("y = M('x')", "y = tpu_figures()(M)('x')", "MP130 M"),
-        ("y = plsc.M(a='x')", "y = tpu_figures()(plsc.M)(a='x')", "MP130 plsc"),
+        ("m()", "m(num_cores=1)", "MP130 m("),
+        ("m('x')", "m('x', num_cores=None if on_tpu() else 1)", "MP130 m("),
         (
-            "p(\n        f,  # first\n        a,\n    )(a)",
-            "tpu_figures()(p(\n        f,  # first\n        a,\n    ))(a)",
-            "MP130 p(",
+            "pltpu.emit_pipeline(f, grid=1)(a)",
+            "tpu_figures()(pltpu.emit_pipeline(f, grid=1))(a)",
+            "MP130 pltpu.emit",
+        ),
+        ("y = emit(f, grid=1)", "y = tpu_figures()(emit(f, grid=1))", "MP130 emit("),
+        ("y = Mesh('x')", "y = tpu_figures()(Mesh)('x')", "MP130 Mesh("),
+        (
+            "y = plsc.VectorSubcoreMesh(a='x')",
+            "y = tpu_figures()(plsc.VectorSubcoreMesh)(a='x')",
+            "MP130 plsc.",
+        ),
+        (
+            "pltpu.emit_pipeline(\n        f,  # first\n        a,\n    )(a)",
+            "tpu_figures()(pltpu.emit_pipeline(\n        f,  # first\n        a,\n    ))(a)",
+            "MP130 pltpu.emit",
         ),
     ],
 )
 def test_figures_of_a_chip_pass(before: str, after: str, change: str, platform: str) -> None:
     for manager in managers(platform):
-        result = with_manager(kernel(after), manager)
-        check(kernel(before), result, change)
+        guarded = manager if "tpu_figures" in after else ""
+        check(kernel(before), with_manager(kernel(after), guarded), change)
 
 
 def test_a_change_in_what_is_handed_to_the_manager_passes() -> None:
-    before = kernel('p(lambda: f(b, collective_axes="y"), grid=1)(a)')
-    after = kernel(f'tpu_figures()(p(lambda: f(b, collective_axes="y"{GATED}), grid=1))(a)')
-    check(before, with_manager(after, managers()[1]), "MP101", "MP130 p(")
+    before = kernel('emit(lambda: f(b, collective_axes="y"), grid=1)(a)')
+    after = kernel(f'tpu_figures()(emit(lambda: f(b, collective_axes="y"{GATED}), grid=1))(a)')
+    check(before, with_manager(after, managers()[1]), "MP101", "MP130 emit(")
 
 
 def test_the_manager_passes_as_the_module_spells_its_names() -> None:
-    before = f"contextlib = tpu_figures = 1\n{kernel('p(f)(a)')}"
-    after = f"contextlib = tpu_figures = 1\n{kernel('_tpu_figures_2()(p(f))(a)')}"
+    before = f"contextlib = tpu_figures = 1\n{kernel('emit(f)(a)')}"
+    after = f"contextlib = tpu_figures = 1\n{kernel('_tpu_figures_2()(emit(f))(a)')}"
     manager = managers()[0].replace("@contextlib", "@_contextlib").replace("def ", "def _")
     manager = manager.replace("figures()", "figures_2()")
     added = f"import contextlib as _contextlib\n\n\n{manager}"
-    check(before, after.replace(HEAD, HEAD + added), "MP130 p(")
+    check(before, after.replace(HEAD, HEAD + added), "MP130 emit(")
 
 
 @pytest.mark.parametrize("name", ["tpu_figures", "_tpu_figures"])
@@ -333,9 +342,9 @@ def {name}():
     with use_abstract_mesh(a):
         yield
 """
-    before, after = (f"{own}{kernel(call)}" for call in ("p(f)(a)", f"{name}()(p(f))(a)"))
-    check(before, after, "MP130 p(")
-    refusal(before.replace("use_", "no_"), after.replace("use_", "no_"), "MP130 p(")
+    before, after = (f"{own}{kernel(call)}" for call in ("emit(f)(a)", f"{name}()(emit(f))(a)"))
+    check(before, after, "MP130 emit(")
+    refusal(before.replace("use_", "no_"), after.replace("use_", "no_"), "MP130 emit(")
 
 
 def test_several_changes_one_inside_the_other_pass() -> None:
@@ -838,21 +847,22 @@ def test_an_import_on_the_line_of_another_statement_is_refused() -> None:
     )
 
 
-MANAGED = with_manager(kernel("y = tpu_figures()(p(f, grid=1))(a)"), managers()[1])
+MANAGED = with_manager(kernel("y = tpu_figures()(emit(f, grid=1))(a)"), managers()[1])
 
 
 @pytest.mark.parametrize(
     ("was", "became"),
     [
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=2))(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p)(f, grid=1)(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=1)(a))"),
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures(1)(p(f, grid=1))(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures(p(f, grid=1))(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "tpu_figures()(p(f, grid=1), a)(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "figures()(p(f, grid=1))(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "kernel()(p(f, grid=1))(a)"),
-        ("tpu_figures()(p(f, grid=1))(a)", "p(f, grid=1)(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures()(emit(f, grid=2))(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures()(emit)(f, grid=1)(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures()(emit(f, grid=1)(a))"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures(1)(emit(f, grid=1))(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures(emit(f, grid=1))(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "tpu_figures()(emit(f, grid=1), a)(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "figures()(emit(f, grid=1))(a)"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "kernel()(emit(f, grid=1))(a)"),
+        ("emit_pipeline as emit", "other as emit"),
+        ("tpu_figures()(emit(f, grid=1))(a)", "emit(f, grid=1)(a)"),
         (managers()[1], ""),
         (managers()[1], managers()[1] * 2),
         (GATE, ""),
@@ -879,29 +889,29 @@ MANAGED = with_manager(kernel("y = tpu_figures()(p(f, grid=1))(a)"), managers()[
     ],
 )
 def test_damage_to_a_manager_and_its_use_is_refused(was: str, became: str) -> None:
-    before = kernel("y = p(f, grid=1)(a)")
-    check(before, MANAGED, "MP130 p(")
+    before = kernel("y = emit(f, grid=1)(a)")
+    check(before, MANAGED, "MP130 emit(")
     assert was in MANAGED
-    refusal(before, MANAGED.replace(was, became, 1), "MP130 p(")
+    refusal(before, MANAGED.replace(was, became, 1), "MP130 emit(")
 
 
 @pytest.mark.parametrize("manager", managers())
 def test_a_manager_and_its_gate_stand_before_their_use_at_import(manager: str) -> None:
-    before = f"{HEAD}\nMESH = M('x')\n"
-    after = with_manager(before.replace("M(", "tpu_figures()(M)("), manager)
-    check(before, after, "MP130 M")
+    before = f"{HEAD}\nMESH = Mesh('x')\n"
+    after = with_manager(before.replace("Mesh(", "tpu_figures()(Mesh)("), manager)
+    check(before, after, "MP130 Mesh(")
     gate = f"{GATE}\n\n" * ("on_tpu()" in manager)
     late = after.replace(manager, "").replace(gate, "").rstrip("\n")
-    assert "at import" in refusal(before, f"{late}\n\n\n{gate}{manager}", "MP130 M").message
+    assert "at import" in refusal(before, f"{late}\n\n\n{gate}{manager}", "MP130 Mesh(").message
     if gate:
         late = after.replace(gate, "") + f"\n\n{GATE}"
-        assert "at import" in refusal(before, late, "MP130 M").message
+        assert "at import" in refusal(before, late, "MP130 Mesh(").message
 
 
 def test_a_message_says_what_and_where() -> None:
     was, became = REMOVED_DAMAGE["a default changed"]
     error = refusal(SOURCE, REMOVED_TEXT.replace(was, became), *CHANGES)
-    assert str(error) == "line 14: 2 became 3"
+    assert str(error) == "line 15: 2 became 3"
 
 
 # -- sources that the running Python cannot parse --

@@ -7,7 +7,7 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Leaf, Node
 
-from ..arguments import Held, assigned_dict, dict_of, held, sharing
+from ..arguments import Held, assigned_dict, held, keywords_of, sharing
 from ..calls import Item
 from ..changes import Status
 from ..edits import add_item, replace
@@ -190,7 +190,7 @@ def _may_hold(module: Module, item: Item, simulator: bool) -> bool:
     A display shows that it does not. So does a dict assigned once and only splatted; that is asked only where the
     simulator is needed, as then the value could not be extended.
     """
-    entries = dict_of(module, item.value)
+    entries = keywords_of(module, item.value)
     if entries is None and simulator:
         entries = assigned_dict(module, item.value, lambda other: True)
     return entries is None or bool(entries.splats)

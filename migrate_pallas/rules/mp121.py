@@ -74,13 +74,15 @@ def is_asked_for_chip(node: Node, capture: dict[str, Any], filename: str) -> boo
 
 
 def _is_of_device(module: Module, power: Node, node: Node) -> bool:
+    if power.children[1].type != symbols.trailer:
+        return False  # `await` stands first
     index = next(i for i, child in enumerate(power.children) if child is node)
     for length in range(2, index + 1):
         call = call_at(power.children[length - 1])
         path = module.names.path(power, length - 1) if call else ""
         if path.startswith("jax.") and path.rpartition(".")[2] in ("devices", "local_devices"):
             return True
-    subscripts = all(str(between).lstrip().startswith("[") for between in power.children[1:index])
+    subscripts = all(trailer.children[0].value == "[" for trailer in power.children[1:index])
     return subscripts and module.backends.is_device(power.children[0])
 
 

@@ -8,7 +8,7 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..arguments import assigned_dict, dict_of
+from ..arguments import assigned_dict, keywords_of
 from ..axes import may_change, needs_no_gate
 from ..calls import Call, Item, Tree, call_at, literal_text, unwrapped
 from ..module import Module
@@ -51,7 +51,7 @@ def has_hiding_splat(node: Node, capture: dict[str, Any], filename: str) -> bool
 
 
 def _may_hide(module: Module, item: Item) -> bool:
-    entries = dict_of(module, item.value)
+    entries = keywords_of(module, item.value)
     if entries is None:
         entries = assigned_dict(module, item.value, lambda site: may_change(module, site))
     if entries is not None:  # MP101 sees the axes in it
@@ -69,7 +69,7 @@ def _holds_none(module: Module, node: Tree, depth: int = 0) -> bool:
     node = unwrapped(node)
     if node.type == symbols.test and len(node.children) == 5:
         return all(_holds_none(module, node.children[at], depth) for at in (0, 4))
-    entries = dict_of(module, node)
+    entries = keywords_of(module, node)
     if entries is not None:
         return not entries.keyword("collective_axes") and all(
             _is_harmless(module, entry) for entry in entries.items

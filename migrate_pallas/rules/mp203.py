@@ -6,9 +6,9 @@ from typing import Any
 
 from bowler import Query
 from fissix.pgen2 import token
-from fissix.pytree import Leaf
+from fissix.pytree import Leaf, Node
 
-from ..calls import Call, Tree, call_at
+from ..calls import Call, Tree, call_at, unwrapped
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
@@ -33,6 +33,8 @@ _LOOK_ONLY = (
     "str",
     "type",
 )
+_ASSIGNED = (symbols.expr_stmt, symbols.annassign)
+_TUPLES = (symbols.testlist, symbols.testlist_gexp, symbols.testlist_star_expr)
 # A statement or expression that asks whether the target is there, or is another one.
 _ONLY_TESTED = (symbols.comparison, symbols.not_test, symbols.if_stmt, symbols.assert_stmt)
 
@@ -67,10 +69,11 @@ def target_as_value(query: Query) -> Query:
 def is_passed_on(node: Leaf, capture: dict[str, Any], filename: str) -> bool:
     """Whether the name `node` begins a target that is used as a value."""
     module: Module = capture["module"]
-    if node.value not in module.names.of_jax or not module.names.is_variable(node):
+    names = module.names
+    if node.value not in names.of_jax or id(node) in names.binders or not names.is_variable(node):
         return False
-    target = target_of(module.names.full_path(node))
-    if not target or "mosaic_gpu" in module.names.full_path(node) or module.is_skipped(node):
+    target = target_of(names.full_path(node))
+    if not target or "mosaic_gpu" in names.full_path(node) or module.is_skipped(node):
         return False
     capture["target"] = target
     whole: Tree = node.parent if node.parent.type == symbols.power else node
@@ -81,17 +84,18 @@ def is_passed_on(node: Leaf, capture: dict[str, Any], filename: str) -> bool:
 
 def _is_harmless(module: Module, whole: Tree) -> bool:
     """Whether the target is bound to a name, or to arguments by `partial`, or only looked at."""
+    whole = _with_parentheses(whole)
     parent = whole.parent
     if parent.type == symbols.power or _in_import(parent):
         return True  # called: the call's own rules see it
-    if parent.type == symbols.expr_stmt and whole is parent.children[-1]:
-        target = parent.children[0]
-        return isinstance(target, Leaf) and module.names.assigned(target) is not None
-    if parent.type == symbols.annassign and whole is parent.children[-1]:
-        target = parent.parent.children[0]
-        return isinstance(target, Leaf) and module.names.assigned(target) is not None
+    if parent.type == symbols.namedexpr_test:
+        return _is_named(module, whole) and _is_harmless(module, parent)
+    if parent.type in _ASSIGNED and whole is parent.children[-1]:
+        return _is_annotation(parent) or _is_named(module, whole)
     if parent.type in (symbols.expr_stmt, symbols.annassign, symbols.tname):
         return True  # a target of an assignment, or an annotation
+    if parent.type in _TUPLES and _is_named(module, whole):
+        return True
     if parent.type in _ONLY_TESTED:
         return parent.type == symbols.comparison or whole is parent.children[1]
     call = _call_around(whole)
@@ -100,6 +104,25 @@ def _is_harmless(module: Module, whole: Tree) -> bool:
     path = module.names.callee(call).path
     called = path.rpartition(".")[2] or str(call.power.children[0]).strip()
     return called in _LOOK_ONLY or (path == PARTIAL and call.positional(0) is whole)
+
+
+def _with_parentheses(node: Tree) -> Tree:
+    """`node`, or the outermost parentheses that hold nothing else."""
+    while node.parent.type == symbols.atom and len(node.parent.children) == 3:
+        if node.parent.children[0].value != "(":
+            break
+        node = node.parent
+    return node
+
+
+def _is_annotation(node: Node) -> bool:
+    """Whether `node` is `: T` without a value."""
+    return node.type == symbols.annassign and len(node.children) == 2
+
+
+def _is_named(module: Module, value: Tree) -> bool:
+    """Whether `value` is what a name is assigned, once."""
+    return id(unwrapped(value)) in module.names.named
 
 
 def _in_import(node: Tree) -> bool:

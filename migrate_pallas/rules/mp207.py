@@ -80,9 +80,9 @@ def tpu_guard(query: Query) -> Query:
     reported too, in jax/_src/test_util.py, JAX 0.10.2.
     """
     query = query.select(CALL).filter(is_guarding_call).modify(tell)
-    query = query.select("if_stmt< any* >").filter(is_guarding_if).modify(tell)
-    query = query.select("assert_stmt< any* >").filter(demands_tpu).modify(tell)
-    query = query.select("dictsetmaker< any* >").filter(holds_setting).modify(tell)
+    query = query.select("if_stmt").filter(is_guarding_if).modify(tell)
+    query = query.select("assert_stmt").filter(demands_tpu).modify(tell)
+    query = query.select("dictsetmaker").filter(holds_setting).modify(tell)
     return query.select("expr_stmt< any '=' any >").filter(sets_platform).modify(tell)
 
 
@@ -241,15 +241,12 @@ def demands_tpu(node: Node, capture: dict[str, Any], filename: str) -> bool:
 def holds_setting(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether a dict display sets `JAX_PLATFORMS` to TPU, as for a subprocess's environment."""
     kids = node.children
-    capture.update(at=node, message=_DEMANDS)
-    if capture["module"].is_skipped(node):
-        return False
-    return any(
-        kid.type == token.COLON
-        and literal_text(kids[index - 1]) in _SETTINGS
-        and _names_tpu(kids[index + 1])
-        for index, kid in enumerate(kids)
-    )
+    for index, kid in enumerate(kids):
+        key = kids[index - 1]
+        if kid.type == token.COLON and literal_text(key) in _SETTINGS and _names_tpu(kids[index + 1]):
+            capture.update(at=key, message=_DEMANDS)
+            return not capture["module"].is_skipped(key)
+    return False
 
 
 def sets_platform(node: Node, capture: dict[str, Any], filename: str) -> bool:

@@ -92,8 +92,7 @@ def _bound(module: Module, call: Call) -> str:
         return ""
     holder = call.power.parent
     named = (
-        holder.type == symbols.expr_stmt
-        and module.names.assigned(holder.children[0]) is not None
+        holder.type == symbols.expr_stmt and module.names.assigned(holder.children[0]) is not None
     )
     return "" if by == PARTIAL and named else module.names.path(first)
 
