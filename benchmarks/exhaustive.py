@@ -1,4 +1,4 @@
-"""Compare every file's results with those of a run in which no file is left unparsed."""
+"""Compare every file's results with those of a run in which every rule looks at every file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STRATEGIES = (Settings(to=INTERPRET, strategy=REMOVE), Settings(to=CPU, strategy
 
 @dataclass(frozen=True)
 class Compared:
-    """What came out for one file: `parsed` without shortcuts only, as `skipped` tells, or both times.
+    """What came out for one file; `skipped` tells that it is not parsed, but for this comparison.
 
     `differing` tells whether changes, findings or entry points differ; `wordless` are the codes of what was found
-    though the file has not the words of their rule, so that `--select` with that code alone would miss it.
+    though the file has not the words of their rule.
     """
 
     path: Path
@@ -51,28 +51,27 @@ def compare(path: Path, settings: Settings) -> Compared:
         text = read(path).text
     except FileFault as fault:
         return Compared(path, skipped=False, fault=fault.message)
-    skipped = not pipeline.applicable(text, settings)
+    applicable = pipeline.applicable(text, settings)
     try:
-        with patch.object(pipeline, "applicable", return_value=_every_code(settings)):
+        with patch.object(pipeline, "applicable", _all_that_run):
             whole = pipeline.examine(text, settings)
     except SyntaxFault as fault:
-        return Compared(path, skipped, fault=fault.message)
+        return Compared(path, not applicable, fault=fault.message)
     usual = pipeline.examine(text, settings)
     results = [(one.changes, one.findings, one.kernels) for one in (usual, whole)]
     codes = {change.code for change in whole.changes}
     codes |= {finding.code for finding in whole.findings}
-    wordless = tuple(sorted(code for code in codes if not has_words(code, text)))
-    return Compared(path, skipped, differing=results[0] != results[1], wordless=wordless)
+    wordless = codes.intersection(_WORDED) - set(applicable)
+    return Compared(path, not applicable, "", results[0] != results[1], tuple(sorted(wordless)))
 
 
-def _every_code(settings: Settings) -> tuple[str, ...]:
+def _all_that_run(text: str, settings: Settings) -> tuple[str, ...]:
+    """The codes of all rules that are to run, whatever words `text` holds."""
     return tuple(rule.code for rule in all_rules() if settings.runs(rule.code))
 
 
-def has_words(code: str, text: str) -> bool:
-    """Whether `text` has the words of the rule `code`; a finding that other rules report has none of its own."""
-    [words] = [rule.words for rule in all_rules() if rule.code == code]
-    return not words or any(all(word in text for word in some) for some in words)
+# Other findings have no words, since they come from rules of another code.
+_WORDED = tuple(rule.code for rule in all_rules() if rule.words)
 
 
 def summary(compared: Iterable[Compared], root: Path) -> str:

@@ -99,7 +99,7 @@ def assigned_dict(
         or module.names.scope(value) is not module.names.scope(node)
     ):
         return None
-    if module.names.is_in_fstring(node) or not _has_one_name(value):
+    if module.names.is_in_fstring(node) or module.is_skipped(value) or not _has_one_name(value):
         return None
     uses = [leaf for leaf in module.names.uses(node) if not _is_assigned(leaf)]
     if shares is None or all(_is_shared(module, leaf, shares) for leaf in (node, *uses)):

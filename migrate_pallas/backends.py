@@ -124,7 +124,8 @@ class Backends:
         if node.type == symbols.test:
             return self._conditional(kids, platform)
         if node.type == symbols.comparison and len(kids) == 3:
-            return self._comparison(kids[0], str(kids[1]).split(), kids[2], platform)
+            operator = [leaf.value for leaf in kids[1].leaves()]
+            return self._comparison(kids[0], operator, kids[2], platform)
         if node.type == symbols.namedexpr_test:
             return self.truth(kids[2], platform)
         call = as_call(node)
@@ -480,7 +481,7 @@ class Backends:
                 return False
             if statement.type == symbols.if_stmt:
                 test, suite = next(branches(statement))
-                if test is not None and _leaves(suite) and self.truth(test, platform) is True:
+                if test is not None and leaves(suite) and self.truth(test, platform) is True:
                     return True
         return False
 
@@ -572,7 +573,7 @@ def _last_statement(suite: Tree) -> Tree:
     return [kid for kid in suite.children if kid.type >= 256][-1]
 
 
-def _leaves(suite: Tree) -> bool:
+def leaves(suite: Tree) -> bool:
     """Whether a suite ends by leaving its block."""
     last = _last_statement(suite)
     small = last.children[0] if last.type == symbols.simple_stmt else last

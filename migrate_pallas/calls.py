@@ -214,6 +214,16 @@ def last_leaf(node: Tree) -> Leaf:
     return node
 
 
+def holds_comment(first: Tree, last: Tree | None = None) -> bool:
+    """Whether a comment stands between the first and the last token of `first`, or of all up to the sibling `last`."""
+    leaves = list(first.leaves())
+    node = first
+    while last is not None and node is not last:
+        node = node.next_sibling
+        leaves += node.leaves()
+    return any("#" in leaf.prefix for leaf in leaves[1:])
+
+
 def start(node: Tree) -> int:
     """Offset of the first character of `node`, what precedes it not counted."""
     offset: int = first_leaf(node).start

@@ -20,13 +20,13 @@ import sys
 import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeGuard
 
-AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE, WRAPPED = (
+AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE, WRAPPED, CONDITION = (
     "collective_axes",
     "empty axes",
     "interpret",
@@ -34,6 +34,7 @@ AXES, EMPTY, INTERPRET, CORES, SPLAT, ANYWHERE, WRAPPED = (
     "splat",
     "anywhere",
     "wrapped",
+    "condition",
 )
 # The latter from JAX 0.7.0 on.
 _SIMULATORS = (
@@ -65,13 +66,14 @@ class Permit:
 
     `gate` is the gate's name in this file, `gate_import` the module it is imported from and its name there, None
     where it is defined. `chip` is the member of `ChipVersion` and `device_kind` the text of `Device.device_kind` of
-    the chip whose figures stand in (jax/_src/pallas/mosaic/tpu_info.py, 0.10.2).
+    the chip whose figures stand in (jax/_src/pallas/mosaic/tpu_info.py, 0.10.2). `removes` is whether axes may go.
     """
 
     gate: str = "on_tpu"
     gate_import: tuple[str, str] | None = None
     chip: str = "TPU_V6E"
     device_kind: str = "TPU v6 lite"
+    removes: bool = True
 
 
 class Refused(Exception):
@@ -97,7 +99,8 @@ def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit)
     old, new = _Text(before[mark:]), _Text(after[mark:])
     try:
         trees = _parsed(old, new)
-        proof = _Proof(old, new, permit, is_whole=trees is not None)
+        unguards = any(one.code == "MP207" for one in accepted)
+        proof = _Proof(old, new, permit, trees is not None, unguards)
         if trees is None:
             old.tokenize()
             new.tokenize()
@@ -227,11 +230,14 @@ _MANAGERS = tuple(
     for gated in ("", "\n    if GATE():\n        yield\n        return")
     for platform in ("", ', platform="tpu"')  # a parameter from JAX 0.10.1 on
 )
-# What may be handed to one: what the former returns, and the latter.
-_PIPELINES = frozenset({"emit_pipeline"})
-_MESHES = frozenset(
-    {"TensorCoreMesh", "ScalarSubcoreMesh", "VectorSubcoreMesh", "get_sparse_core_info"}
-)
+# What a call may be of, for a rewrite that is of its kind: what it makes is handed to the context manager, or itself;
+# it skips a test where its condition holds, or where that does not.
+_CALLED = {
+    "pipeline": ("emit_pipeline",),
+    "mesh": ("TensorCoreMesh", "ScalarSubcoreMesh", "VectorSubcoreMesh", "get_sparse_core_info"),
+    "guard": ("skipif", "skipIf"),
+    "demand": ("skipUnless",),
+}
 _MANAGER_NAME = re.compile(r"tpu_figures|_tpu_figures(_\d+)?")
 
 
@@ -387,6 +393,10 @@ class _Splice:
     statements: bool = False
 
 
+# The line and column of a token, and the offset at which what it stands for begins.
+_StandsFor = dict[tuple[int, int], int]
+
+
 @dataclass(frozen=True)
 class _Comment:
     start: int
@@ -411,7 +421,7 @@ class _Text:
         self.newlines = set(_NEWLINE.findall(text))
 
     def tokenize(self, kept: Sequence[ast.stmt] = ()) -> None:
-        """Find the tokens and comments; each of the top-level statements `kept` counts as one token, without comments.
+        """Find the tokens and comments; each of the statements `kept`, in order, counts as one, without comments.
 
         Raises Refused where the running Python finds none.
         """
@@ -421,30 +431,31 @@ class _Text:
             message = f"Python {sys.version_info.major}.{sys.version_info.minor} cannot split this into tokens: {error}"
             raise Refused(message, 1) from None
 
-    def _without(self, kept: Sequence[ast.stmt]) -> tuple[list[str], list[int], dict[int, int]]:
-        """The lines to be split, the number of each, and the offset of what a name stands for at the start of some."""
+    def _without(self, kept: Sequence[ast.stmt]) -> tuple[list[str], list[int], _StandsFor]:
+        """The lines to be split, the number of each, and the offset of what the name at a place stands for."""
         lines: list[str] = []
         numbers: list[int] = []
-        stands_for: dict[int, int] = {}
+        stands_for: _StandsFor = {}
         done = 0
         for node in kept:
             start, end = self.span(node)
             first, last = self.line(start), self.line(end - 1)
-            before = self.text[self.line_starts[first - 1] : start].lstrip(" \t\f")
-            if first <= done or before.rstrip(" \t") not in ("", "@"):
+            before = self.text[self.line_starts[first - 1] : start]
+            indent = before.rstrip("@")
+            width = end - self.line_starts[last - 1]
+            if first <= done or indent.strip(" \t\f") or width <= len(indent):
                 continue  # it shares a line with another
-            start -= len(before)
             lines += self.lines[done : first - 1]
             numbers += range(done + 1, first)
-            width = end - self.line_starts[last - 1]
-            lines.append("_" * width + self.lines[last - 1][width:])
+            lines.append(indent.ljust(width, "_") + self.lines[last - 1][width:])
             numbers.append(last)
-            stands_for[last], done = start, last
+            stands_for[last, len(indent)] = start - len(before) + len(indent)
+            done = last
         lines += self.lines[done:]
         numbers += range(done + 1, len(self.lines) + 2)
         return lines, numbers, stands_for
 
-    def _tokenize(self, lines: list[str], numbers: list[int], stands_for: dict[int, int]) -> None:
+    def _tokenize(self, lines: list[str], numbers: list[int], stands_for: _StandsFor) -> None:
         source = io.StringIO("".join(line.rstrip("\r\n") + "\n" for line in lines))
         inside = first = 0  # depth of f-strings; index of the logical line's first token
         skipped = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -471,7 +482,7 @@ class _Text:
                 continue
             elif kind in skipped:
                 continue
-            self.starts.append(stands_for.get(number, start) if column == 0 else start)
+            self.starts.append(stands_for.get((number, column), start))
             if not inside:
                 self.ends.append(self.line_starts[numbers[stop[0] - 1] - 1] + stop[1])
 
@@ -749,6 +760,7 @@ class _Proof:
     new: _Text
     permit: Permit
     is_whole: bool  # whether the trees are of the texts themselves, not of stand-ins
+    unguards: bool  # whether changes of guards were accepted
     indents: set[str] = field(default_factory=set)
     changes: list[_Change] = field(default_factory=list)
     regions: list[_Region | _Splice] = field(default_factory=list)
@@ -760,7 +772,7 @@ class _Proof:
         self.indents = set(_indents(self.old, old))
         pairs = [*self._aligned(old, new)]
         if self.is_whole:
-            same = [(one, other) for one, other in pairs if one and self._same_text(one, other)]
+            same = [*self._unchanged(pairs)]
             self.old.tokenize([one for one, _ in same])
             self.new.tokenize([other for _, other in same])
         index, run = 0, []
@@ -799,9 +811,26 @@ class _Proof:
             yield counterpart, statement
             index += 1
 
-    def _same_text(self, old: ast.stmt, new: ast.stmt) -> bool:
+    def _unchanged(
+        self, pairs: Iterable[tuple[ast.stmt | None, ast.stmt]]
+    ) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+        """The statements that are written alike, alone or in others that are not, in order."""
+        for old, new in pairs:
+            if old is None:
+                continue
+            if self._same_text(old, new):
+                yield old, new
+                continue
+            for name in ("body", "orelse", "finalbody"):
+                one, other = getattr(old, name, []), getattr(new, name, [])
+                if len(one) == len(other):
+                    yield from self._unchanged(zip(one, other, strict=True))
+
+    def _same_text(self, old: ast.stmt, new: object) -> bool:
         """Whether two statements are written alike, and so are the same tree."""
-        return self.is_whole and self.old.source(old) == self.new.source(new)
+        if not (self.is_whole and isinstance(new, ast.stmt)):
+            return False
+        return self.old.source(old) == self.new.source(new)
 
     def walk(self, old: object, new: object, line: int = 1) -> None:
         """Compare two trees. Raises _Differs."""
@@ -811,18 +840,21 @@ class _Proof:
             line = getattr(one, "lineno", line)
             if isinstance(one, ast.expr) and self._expression(one, other):
                 continue
-            if isinstance(one, ast.stmt) and isinstance(other, ast.stmt):
-                if self._same_text(one, other):
-                    continue
+            if isinstance(one, ast.stmt) and self._same_text(one, other):
+                continue
             if type(one) is not type(other):
                 raise _Differs(f"{_kind(one)} became {_kind(other)}", line)
             if isinstance(one, ast.JoinedStr) or type(one).__name__ == "TemplateStr":
                 if not _same(one, other):
                     raise _Differs("an f-string was touched", line)
             elif isinstance(one, ast.Call):
+                done = self._is_unguarded_call(one, other)
                 todo.append((one.func, other.func, line))
-                todo.append((one.args, other.args, line))
+                todo.append((one.args[done:], other.args[done:], line))
                 self._keywords(one, other)
+            elif isinstance(one, ast.If) and self._is_unguarded_if(one, other):
+                todo.append((one.body, other.body, line))
+                todo.append((one.orelse, other.orelse, line))
             elif isinstance(one, ast.Dict):
                 self._entries(one, other)
             elif isinstance(one, ast.AST):
@@ -964,6 +996,62 @@ class _Proof:
         if before[0] < before[1] or after[0] < after[1]:
             self.regions.append(region)
 
+    # -- conditions of guards --
+
+    def _is_unguarded_if(self, old: ast.If, new: ast.If) -> bool:
+        place = self.old.span(old)[0], self.old.span(old.test)[0]
+        return self._is_unguarded(None, old.test, new.test, place)
+
+    def _is_unguarded_call(self, old: ast.Call, new: ast.Call) -> bool:
+        """Whether the first of the arguments is a condition that was rewritten."""
+        if not (self.unguards and old.args and new.args):
+            return False
+        place = self._head(old)[1], self.old.span(old.args[0])[0]
+        return self._is_unguarded(new, old.args[0], new.args[0], place)
+
+    def _is_unguarded(
+        self, call: ast.Call | None, old: ast.expr, new: ast.expr, place: tuple[int, int]
+    ) -> bool:
+        """Whether parts of a condition, of `call` in the result or of an `if`, are now what keeps it from skipping."""
+        path = _dotted(call.func) if call else ""
+        if not self.unguards or path is None or _same(old, new):
+            return False
+        for role in ("guard", "demand") if call else ("guard",):
+            state = len(self.changes), len(self.regions), len(self.uses)
+            try:
+                is_rewritten = self._condition(old, new, role == "guard")
+            except _Differs:
+                is_rewritten = False
+            if is_rewritten:
+                what = f"{ast.unparse(old)} became {ast.unparse(new)}"
+                self.changes.append(_Change(("MP207",), (place,), old.lineno, what))
+                if call:
+                    self.uses.append(_Use(_root(call.func), role, old.lineno, path))
+                return True
+            del self.changes[state[0] :], self.regions[state[1] :], self.uses[state[2] :]
+        return False
+
+    def _condition(self, old: ast.expr, new: ast.expr, skips_on: bool) -> bool:
+        """Whether parts of a condition are now constants; `skips_on` is what it is where it skips.
+
+        Raises _Differs where anything else differs.
+        """
+        if _same(old, new):
+            return False
+        if isinstance(new, ast.Constant) and new.value is (not skips_on):
+            binds = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+            if isinstance(old, ast.Constant) or any(isinstance(n, binds) for n in ast.walk(old)):
+                raise _Differs(f"{_kind(old)} became {_kind(new)}", old.lineno)
+            self._mark(old, new, [], may_wrap=False)
+            return True
+        if _is_not(old) and _is_not(new):
+            return self._condition(old.operand, new.operand, not skips_on)
+        parts = _operands(old, new)
+        if not parts:
+            self.walk(old, new, old.lineno)
+        rewritten = [self._condition(one, other, skips_on) for one, other in parts]
+        return True in rewritten
+
     # -- arguments and entries --
 
     def _keywords(self, old: ast.Call, new: ast.Call) -> None:
@@ -987,22 +1075,27 @@ class _Proof:
             if one is None or two is None or one.arg != two.arg:
                 what = f"argument {_argument(one)} became {_argument(two)}"
                 raise _Differs(what, one.lineno if one else old.lineno)
-            self._keyword(old, one, two)
+            self._keyword(old, new, one, two)
             index, other = index + 1, other + 1
         self._remove(removed, [self.old.tokens(item) for item, _ in removed])
 
-    def _keyword(self, call: ast.Call, old: ast.keyword, new: ast.keyword) -> None:
+    def _keyword(self, call: ast.Call, made: ast.Call, old: ast.keyword, new: ast.keyword) -> None:
+        """Compare one keyword argument of `call`, which is `made` in the result."""
         start = self.old.span(old)[0]
         places: tuple[tuple[int, int], ...] = ((start, self.old.span(old.value)[0]),)
         slot = SPLAT if old.arg is None else old.arg
         if slot in (INTERPRET, SPLAT):
             places = (*places, self._head(call))
+        if slot == CONDITION and self._is_unguarded(made, old.value, new.value, places[0]):
+            return
         if slot not in (AXES, INTERPRET, SPLAT) or not self._value(
             slot, old.value, new.value, places
         ):
             self.walk(old.value, new.value, old.lineno)
 
     def _is_removed(self, old: ast.keyword, new: ast.keyword | None) -> bool:
+        if not self.permit.removes:
+            return False
         if old.arg is not None:
             return old.arg in _REMOVABLE and (new is None or new.arg != old.arg)
         if _sole_entry(old.value) is None:
@@ -1056,7 +1149,8 @@ class _Proof:
         removed: list[tuple[ast.expr, ast.expr]] = []
         for key, value in zip(old.keys, old.values, strict=True):
             there = new.keys[other] if other < len(new.keys) else None
-            if _is_axes(key) and not (other < len(new.keys) and _is_axes(there)):
+            is_there = other < len(new.keys) and _is_axes(there)
+            if self.permit.removes and _is_axes(key) and not is_there:
                 assert key is not None
                 removed.append((key, value))
                 continue
@@ -1146,9 +1240,10 @@ def _indents(text: _Text, tree: ast.Module) -> Iterator[str]:
         else:
             inner = next(iter(getattr(statement, "body", [])), None)
         if inner is not None:
-            line, start = text.lines[text.line(text.span(inner)[0]) - 1], text.span(inner)[0]
-            before = line[: start - text.line_starts[text.line(start) - 1]]
-            yield before if before.isspace() else ""
+            start = text.span(inner)[0]
+            before = text.text[text.line_starts[text.line(start) - 1] : start]
+            if before.isspace():
+                yield before
 
 
 def _indent_of(line: str) -> str:
@@ -1243,6 +1338,18 @@ def _definition(node: ast.stmt, permit: Permit) -> tuple[str, _Occurrences] | No
     return None
 
 
+def _is_not(node: ast.expr) -> TypeGuard[ast.UnaryOp]:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def _operands(old: ast.expr, new: ast.expr) -> list[_Pair]:
+    """The operands of two expressions, if both are joined by `and`, or both by `or`, and are as many."""
+    if isinstance(old, ast.BoolOp) and isinstance(new, ast.BoolOp):
+        is_same = type(old.op) is type(new.op) and len(old.values) == len(new.values)
+        return list(zip(old.values, new.values, strict=True)) if is_same else []
+    return []
+
+
 def _handed(node: ast.expr) -> ast.expr | None:
     """X where `node` is `MANAGER()(X)`; None where it is not."""
     if (
@@ -1288,7 +1395,10 @@ def _match(old: _Text, changes: Sequence[_Change], accepted: Sequence[Accepted])
 
 @dataclass(frozen=True)
 class _Binding:
-    """How a name is bound: `path` is what an import binds it to; `runs` is false under `if TYPE_CHECKING:`."""
+    """How a name is bound: `path` is what an import binds it to; `runs` is false where importing does not come to it.
+
+    That is, under `if TYPE_CHECKING:` or `if __name__ == "__main__":`.
+    """
 
     node: ast.AST
     path: str = ""
@@ -1320,6 +1430,7 @@ class _Bindings:
     """Where the names are bound that a proof has found in use, in the whole result."""
 
     def __init__(self, tree: ast.Module, proof: _Proof, permit: Permit) -> None:
+        self.tree = tree
         self.proof = proof
         self.permit = permit
         self.names = {use.name.id for use in proof.uses} | {permit.gate}
@@ -1348,8 +1459,8 @@ class _Bindings:
         for use in self.proof.uses:
             if use.role in ("gate", "manager"):
                 self._check_function(use)
-            elif use.role in ("pipeline", "mesh"):
-                self._check_handed(use)
+            elif use.role in _CALLED:
+                self._check_called(use)
             else:
                 self._check_module(use)
 
@@ -1368,15 +1479,33 @@ class _Bindings:
             raise Refused(f"{name} is defined twice", use.line)
         self._check_order(use, bindings)
 
-    def _check_handed(self, use: _Use) -> None:
-        """A dotted name tells by its last part, a name by what an import binds it to."""
-        paths = [use.path]
-        if "." not in use.path:
-            found = self.scope_of[id(use.name)].lookup(use.path)
-            paths = [one.path for one in found.bound[use.path]] if found else []
-        wanted = _PIPELINES if use.role == "pipeline" else _MESHES
-        if not any(path.rpartition(".")[2] in wanted for path in paths):
-            raise Refused(f"{use.path} is no {use.role} that needs a context manager", use.line)
+    def _check_called(self, use: _Use) -> None:
+        """A dotted name tells by its last part, a name by what is imported or assigned under it anywhere."""
+        paths = {use.path} if "." in use.path else self._paths(use.path)
+        if not any(path.rpartition(".")[2] in _CALLED[use.role] for path in paths):
+            raise Refused(f"{use.path} is no {use.role} that such a change is for", use.line)
+
+    def _paths(self, name: str) -> set[str]:
+        paths, todo = set(), {name}
+        while todo:
+            paths |= todo
+            found = {path for one in todo for path in self._named.get(one, ())}
+            todo = found - paths
+        return paths - {name}
+
+    @cached_property
+    def _named(self) -> dict[str, set[str]]:
+        """The dotted names that are imported as, or assigned to, each name."""
+        named: dict[str, set[str]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name, path in _bound(node):
+                    named.setdefault(name, set()).add(path)
+            elif isinstance(node, ast.Assign):
+                path = _dotted(node.value) or ""
+                for target in node.targets:
+                    named.setdefault(_dotted(target) or "", set()).add(path)
+        return named
 
     def _are_right(self, role: str, name: str) -> bool:
         """Whether all that binds `name` in the module may be called for `role`."""
@@ -1439,7 +1568,7 @@ class _Bindings:
                 if told and "global" not in told:
                     continue  # what it binds is seen in there alone, where nothing is asked
                 scopes.append(inner)
-            never = isinstance(node, ast.If) and _is_type_checking(node.test)
+            never = isinstance(node, ast.If) and _is_never_imported(node.test)
             todo += [(child, inner, runs and not never) for child in inside]
         for scope in scopes:
             for name in scope.declared_global & scope.bound.keys():
@@ -1515,7 +1644,10 @@ def _parameters(arguments: ast.arguments) -> list[ast.AST]:
     return [*named, *(one for one in (arguments.vararg, arguments.kwarg) if one)]
 
 
-def _is_type_checking(test: ast.expr) -> bool:
+def _is_never_imported(test: ast.expr) -> bool:
+    """Whether what an `if` with `test` holds is not run where the module is imported."""
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.Eq) and _dotted(test.left) == "__name__"
     return (_dotted(test) or "").split(".")[-1] == "TYPE_CHECKING"
 
 

@@ -117,6 +117,8 @@ def remove_item(text: str, brackets: Brackets, item: Item) -> Edits:
         if last and previous and not item.comma:
             return Edit(previous.start, previous.end, ""), lines
         return (lines,)
+    if last and previous and not item.comma and rest and _leads_line(text, previous, item):
+        return (Edit(line_start(text, previous.start), rest.end(), ""),)
     if last and previous:
         return _remove_last(text, item, previous, stop)
     if rest and previous:
@@ -137,6 +139,12 @@ def _remove_only(
     if alone and rest:
         return (Edit(line_start(text, item.start), rest.end(), ""),)
     return (Edit(item.start, stop, ""),)
+
+
+def _leads_line(text: str, comma: Tree, item: Item) -> bool:
+    """Whether `comma` and `item` begin one line, as where commas lead."""
+    beginning = line_start(text, item.start)
+    return beginning <= comma.start and not text[beginning : comma.start].strip(" \t\f")
 
 
 def _remove_last(text: str, item: Item, previous: Tree, stop: int) -> Edits:

@@ -10,13 +10,13 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .backends import CPU, TPU, Backends
-from .calls import Tree, end, first_leaf, start
+from .calls import Tree, as_call, end, first_leaf, start
 from .changes import Change, Need
 from .edits import Edit, Edits, line_start, newline_of
 from .names import Binding, How, Names, is_fallback, is_main_block
 from .parsing import symbols
 from .settings import Settings
-from .targets import Functions
+from .targets import Functions, with_decorators
 
 _DOCSTRING = "Whether JAX runs on TPU by default: kernels take their TPU path only there."
 TPU_MODULE = "jax.experimental.pallas.tpu"
@@ -29,6 +29,8 @@ _IMPORTS = {
         "from jax.experimental.pallas import tpu as {}",
     ),
 }
+# Packages whose decorators do not call what they decorate while a module is imported.
+_CALL_LATER = ("jax", "functools", "contextlib", "pytest")
 _USUAL_NAME = {"jax": "jax", "contextlib": "contextlib", TPU_MODULE: "pltpu"}
 
 
@@ -62,8 +64,8 @@ class Gate:
         return Spelled(f"{self.name}()", self._needs())
 
     def _is_gate(self, binding: Binding) -> bool:
-        if binding.how is How.IMPORT:
-            return binding.node.type == symbols.import_from  # a module can't be called
+        if binding.how is How.IMPORT:  # of a function: modules can't be called, and JAX has no gate
+            return binding.node.type == symbols.import_from and not binding.path.startswith("jax.")
         if binding.how is not How.FUNCTION or not _callable_without_arguments(binding.node):
             return False
         return (
@@ -275,12 +277,33 @@ def _uses(statement: Tree, functions: Functions, changes: Sequence[Change]) -> b
             return True
     for leaf in names.read_in(statement):
         definition = names.meaning(leaf).definition
-        if definition is None or definition is leaf.parent or not names.runs_at_import(leaf):
+        if definition is None or not names.runs_at_import(leaf):
+            continue
+        if definition is leaf.parent and not _is_handed_on(definition, names):
             continue
         for function in functions.reached(definition):
             if any(start(function) <= change.start < end(function) for change in changes):
                 return True
     return False
+
+
+def _is_handed_on(definition: Node, names: Names) -> bool:
+    """Whether a decorator that may call it gets `definition`."""
+    decorated = with_decorators(definition)
+    if decorated is definition:
+        return False
+    listed = decorated.children[0]
+    decorators = listed.children if listed.type == symbols.decorators else [listed]
+    return any(_may_call(decorator.children[1], names) for decorator in decorators)
+
+
+def _may_call(decorator: Tree, names: Names) -> bool:
+    call = as_call(decorator)
+    path = names.callee(call).path if call else names.path(decorator)
+    if path:
+        return path.partition(".")[0] not in _CALL_LATER
+    root = first_leaf(decorator)
+    return bool(names.bindings(root))  # no builtin calls what it decorates
 
 
 def _place(text: str, statements: Sequence[Tree], used: int) -> _Place:

@@ -23,7 +23,7 @@ from .gates import additions
 from .module import Module
 from .parsing import SyntaxFault, parse
 from .rules import all_rules, fixers
-from .settings import Settings
+from .settings import REMOVE, Settings
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ def _require_proof(
     if examined.module is None or not proposed:
         return
     chip, device_kind = CHIPS[settings.chip]
-    permit = Permit(examined.module.gate.name, settings.gate_import, chip, device_kind)
+    removes = settings.strategy == REMOVE
+    permit = Permit(examined.module.gate.name, settings.gate_import, chip, device_kind, removes)
     accepted = [Accepted(change.code, change.line, change.column) for change in proposed]
     try:
         was_parsed = prove(examined.text, result, accepted, permit)

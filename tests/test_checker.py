@@ -286,6 +286,57 @@ def test_figures_pass(before: str, after: str, change: str) -> None:
     check(kernel(before), gated(result) if "on_tpu" in after else result, change)
 
 
+ON_CPU = "jax.default_backend() == 'cpu'"
+
+
+def guarded(guard: str) -> str:
+    return f"from unittest import skipIf as skip\n{guard}\ndef test(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("guard", "before", "after"),
+    [
+        ("@unittest.skipIf({}, '')", ON_CPU, "False"),
+        ("@pytest.mark.skipif({}, reason='')", ON_CPU, "False"),
+        ("@pytest.mark.skipif(condition={}, reason='')", f"({ON_CPU})", "(False)"),
+        ("@unittest.skipUnless({}, '')", ON_CPU, "True"),
+        ("@skip({}, '')", f"not {ON_CPU}", "not True"),
+        ("@unittest.skipIf({}, '')", f"{ON_CPU} or d", "False or d"),
+        ("@unittest.skipUnless({}, '')", f"d and ({ON_CPU}) and d", "d and (True) and d"),
+        ("if d: ...\nelif {}: raise SkipTest", ON_CPU, "False"),
+        ("if {}: raise SkipTest", f"not {ON_CPU} or d", "not True or d"),
+    ],
+)
+def test_a_condition_that_no_longer_skips_passes(guard: str, before: str, after: str) -> None:
+    was, now = (guarded(guard.format(condition)) for condition in (before, after))
+    check(was, now, f"MP207 {before}")
+    refusal(was, now, "MP207 test")
+    inverted = {"False": "True", "True": "False"}
+    word = "False" if "False" in after else "True"
+    refusal(was, now.replace(word, inverted[word]), f"MP207 {before}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("@other(a, b)", "@other(False, b)"),
+        ("@unittest.skipIf(a, b)", "@unittest.skipIf(a, False)"),
+        ("@unittest.skipIf(a or b, c)", "@unittest.skipIf(False or d, c)"),
+        ("@unittest.skipIf(a or b, c)", "@unittest.skipIf(False and b, c)"),
+        ("@unittest.skipIf((a := b), c)", "@unittest.skipIf(False, c)"),
+        ("@unittest.skipIf(a == b, c)", "@unittest.skipIf(a == False, c)"),
+        ("@unittest.skipIf(True, c)", "@unittest.skipIf(False, c)"),
+        ("while a: ...", "while False: ..."),
+        ("if (a  # why\n): ...", "if False: ..."),
+    ],
+)
+def test_a_condition_that_became_anything_else_is_refused(before: str, after: str) -> None:
+    for place in ("(", "if", "a", "b"):
+        if place in guarded(before):
+            refusal(guarded(before), guarded(after), f"MP207 {place}")
+            refusal(guarded(before), guarded(after), f"MP207 {place}#-1")
+
+
 @pytest.mark.parametrize("platform", ["", ', platform="tpu"'])
 @pytest.mark.parametrize(
     ("before", "after", "change"),
@@ -674,6 +725,19 @@ def test_a_change_accepted_under_another_code_is_refused() -> None:
     refusal(SOURCE, REMOVED_TEXT, CHANGES[0].replace("MP101", "MP110"), *CHANGES[1:])
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(a, collective_axes=axes)", "f(a)"),
+        ('f(a, **{"collective_axes": axes})', "f(a)"),
+        ('kw = {"collective_axes": axes, "b": 1}', 'kw = {"b": 1}'),
+    ],
+)
+def test_axes_that_go_where_they_may_only_be_gated_are_refused(before: str, after: str) -> None:
+    check(kernel(before), kernel(after), "MP101")
+    refusal(kernel(before), kernel(after), "MP101", permit=Permit(removes=False))
+
+
 def test_a_wrong_argument_dropped_in_place_of_the_accepted_one_is_refused() -> None:
     refusal(kernel('f(a, b=1, collective_axes="x")'), kernel('f(a, collective_axes="x")'), "MP101")
 
@@ -798,6 +862,7 @@ def test_an_added_gate_that_nothing_uses_is_refused() -> None:
     [
         "",
         "if TYPE_CHECKING:\n    import jax\n",
+        "if __name__ == '__main__':\n    import jax\n",
         "import jax.numpy as jnp\n",
         "from jax import jit as jax\n",
         "jax = 1\n",

@@ -23,9 +23,13 @@ from public_packages import PACKAGES, wheel
 
 ROOT = Path(__file__).parents[1]
 ENTRY_POINTS = ("pallas_call", "kernel", "core_map", "mpmd_map")
-MIGRATED, PORTABLE = "migrated", "already portable"
-PERSON, GPU = "needs a person", "for GPU, left alone"
-STATUSES: dict[str, dict[str, int]] = {"tpu-inference": {}, "tokamax": {}, "ejkernel": {}}
+MIGRATED, PORTABLE, PERSON, GPU = "migrated", "portable", "person", "gpu"
+# In the releases that are pinned; no entry point of theirs is right already.
+STATUSES = {
+    "tpu-inference": {MIGRATED: 37, PERSON: 29},
+    "tokamax": {MIGRATED: 39, PERSON: 23, GPU: 24},
+    "ejkernel": {MIGRATED: 36, PERSON: 5, GPU: 1},
+}
 # What is said of an entry point of each status, within its call: one of the first, and none of the second.
 SAID = {
     MIGRATED: ({"MP110"}, {"MP202", "MP204", "MP208"}),
@@ -92,13 +96,25 @@ class Meanings(ast.NodeVisitor):
         return ""
 
 
+def parsed(source: str) -> ast.Module | None:
+    """The tree of `source`; None where it is newer than the running Python: some files ask for 3.12."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        if sys.version_info >= (3, 12):
+            raise
+        return None
+
+
 def entry_points(root: Path) -> Iterator[EntryPoint]:
     """Every call in `root` that hands arguments to an entry point, a partial of one included."""
     for path in sorted(root.rglob("*.py")):
         source = path.read_text()
         if "pallas" not in source:
             continue
-        tree = ast.parse(source)
+        tree = parsed(source)
+        if tree is None:
+            continue
         meanings = Meanings(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -112,17 +128,16 @@ def entry_points(root: Path) -> Iterator[EntryPoint]:
 
 def outcomes(root: Path, target: str) -> list[dict[str, Any]]:
     """What the command line says of each file in `root`."""
-    command = [
-        sys.executable,
-        "-m",
-        "migrate_pallas",
-        f"--to={target}",
-        "--diff",
-        "--format=json",
-        ".",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, check=True)
+    codes = ",".join(sorted(set().union(*(some for some, _ in SAID.values()))))
+    options = [f"--to={target}", f"--select={codes}", "--diff", "--format=json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "migrate_pallas", *options, "."],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
     files: list[dict[str, Any]] = json.loads(done.stdout)["files"]
     return files
 
@@ -150,13 +165,14 @@ def told(request, packages):
     return {name: outcomes(packages / name, request.param) for name in STATUSES}
 
 
-def test_the_entry_points_are_those_that_ast_finds(found, told):
+def test_the_entry_points_are_those_that_ast_finds(packages, found, told):
     for name, points in found.items():
         places = {(one.path, one.line, one.column, one.target) for one in points}
         assert places == {
             (file["path"], kernel["line"], kernel["column"], kernel["target"])
             for file in told[name]
             for kernel in file["kernels"]
+            if parsed((packages / name / file["path"]).read_text()) is not None
         }
 
 

@@ -105,6 +105,16 @@ def test_after_migration_jaxs_own_kernels_agree_with_their_references(migrated_o
     assert set(unserved.values()) == {"AttributeError: 'TypedInt' object has no attribute 'shape'"}
 
 
+def test_the_simulator_is_chosen_for_devices_aliases_and_state_and_no_more(migrated_ops):
+    parent, _ = migrated_ops
+    simulated = [p for p in parent.rglob("*.py") if "InterpretParams(dma" in p.read_text()]
+    assert {path.relative_to(parent / "tpu_ops").as_posix() for path in simulated} == {
+        "all_gather.py",
+        "megablox/gmm.py",
+        "paged_attention/paged_attention_kernel.py",
+    }
+
+
 def test_the_kernel_that_no_interpreter_runs_is_named_and_no_other(migrated_ops):
     _, said = migrated_ops
     (finding,) = [line for line in said.splitlines() if " MP205 " in line]

@@ -8,7 +8,7 @@ from bowler import Query
 from fissix.pytree import Leaf, Node
 
 from ..arguments import Held, assigned_dict, held, keywords_of, sharing
-from ..calls import Item
+from ..calls import Item, holds_comment
 from ..changes import Status
 from ..edits import add_item, replace
 from ..interpreting import Rows, Unwritable, suffices
@@ -150,6 +150,8 @@ def _extend(module: Module, site: Site, argument: Held, choice: Choice) -> None:
     if suffices(module, value, choice.simulator):
         return
     row = Rows(module, site, choice.simulator).row(value, value)
+    if row is not None and row.text and holds_comment(value):
+        raise Unwritable("its value holds a comment, which would be lost")
     module.judge(site, Status.PERSON if row is None else Status.MIGRATED)
     if row is None:
         module.find_at_import("MP110", argument.item.first, f"interpret= of {site.target}")

@@ -7,7 +7,7 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Node
 
-from ..calls import Call, end, start
+from ..calls import Call, end, holds_comment, start
 from ..edits import Edit, binds_tighter
 from ..figures import Figures
 from ..gates import TPU_MODULE
@@ -64,6 +64,9 @@ def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
     reason = f"get_tpu_info() raises where there is no TPU: the figures of a {module.settings.chip} stand in"
     first, last = start(call.power), end(node)
     if module.settings.strategy != GATE:
+        if holds_comment(call.power.children[0], node):
+            _by_hand(module, call)
+            return
         module.propose("MP120", call.power, reason, (Edit(first, last, info.text),), info.needs)
         return
     gate = module.gate.call(node)
@@ -87,6 +90,15 @@ def _nothing_serves(module: Module, call: Call) -> None:
         call.power,
         f"get_tpu_info() raises where there is no TPU, and JAX {spelled(release)} has no get_tpu_info_for_chip to "
         f"stand in ({spelled(earliest)} is the first that has): write the figures that the code needs",
+    )
+
+
+def _by_hand(module: Module, call: Call) -> None:
+    module.find(
+        "MP206",
+        call.power,
+        "get_tpu_info() raises where there is no TPU, and a comment stands in the call, which would be lost: write the "
+        "call of get_tpu_info_for_chip by hand",
     )
 
 

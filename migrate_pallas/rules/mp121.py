@@ -9,7 +9,7 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..calls import Tree, call_at, end, literal_text, start
+from ..calls import Tree, call_at, end, holds_comment, literal_text, start
 from ..edits import Edit, binds_tighter
 from ..figures import Figures
 from ..module import Module
@@ -154,6 +154,13 @@ def name_the_kind(node: Node, capture: dict[str, Any], filename: str) -> None:
     reason = f"on CPU the kind of the device is no chip's: that of a TPU {module.settings.chip} stands in"
     first, last = start(power), end(node)
     if module.settings.strategy != GATE:
+        if holds_comment(power.children[0], node):
+            module.find(
+                "MP206",
+                power,
+                f"{reason}, but a comment stands in it, which would be lost: write {kind} by hand",
+            )
+            return
         module.propose("MP121", power, reason, (Edit(first, last, kind),))
         return
     gate = module.gate.call(node)

@@ -9,8 +9,8 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..backends import CPU, TPU, branches
-from ..calls import Call, Item, Tree, as_call, first_leaf, last_leaf, literal_text, unwrapped
-from ..edits import Edits, replace
+from ..calls import Call, Item, Tree, as_call, first_leaf, last_leaf, literal_text
+from ..guards import guards, keeps_from_cpu, keeps_sites, names_site, unguarded
 from ..module import Module
 from ..parsing import symbols
 from . import CALL, rule
@@ -19,15 +19,11 @@ from . import CALL, rule
 _CONDITIONS = {"skipif": True, "skipIf": True, "skipUnless": False}
 # Decorators of jax/_src/test_util.py, 0.10.2, that are handed words for devices, and whether those skip.
 _DEVICE_FILTERS = {"skip_on_devices": True, "run_on_devices": False}
-_SKIPPING, _LEAVING = ("skipTest", "SkipTest"), ("pytest.skip", "sys.exit", "os._exit")
-_EXCEPTIONS = ("SkipTest", "pytest.skip.Exception")
+_LEAVING = ("pytest.skip", "sys.exit", "os._exit")
 _SETTINGS = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "jax_platforms", "jax_platform_name")
-# What MP120 and MP121 rewrite: a guard that asks for these is theirs to dissolve.
-_FIGURES = ("device_kind", "get_tpu_info")
-
 _RUNS = "once its kernels are interpreted there"
-_SKIPS_TESTS = f"this guard skips tests where there is no TPU: {_RUNS}, take it away"
-_REFUSES = f"this guard refuses to run without a TPU: {_RUNS}, take it away"
+_SKIPS_TESTS = f"this guard skips tests on CPU: {_RUNS}, take it away"
+_REFUSES = f"this guard refuses to run on CPU: {_RUNS}, take it away"
 _ASKS = f"this asks for TPU devices, which raises where there are none: {_RUNS}, ask for any"
 _DEMANDS = (
     "this makes JAX start on TPU or not at all: leave the platform to whoever runs the program"
@@ -62,7 +58,8 @@ def tpu_guard(query: Query) -> Query:
     `skipUnless`, `skipTest` and the like under an `if`), `raise`, `assert` and `sys.exit` that depend on one,
     `jax.devices("tpu")`, and `JAX_PLATFORMS=tpu`; once for a class, or for what stands outside of classes. With
     `--unguard` it rewrites those that skip, so that the tests run: the backend test becomes what it is on TPU, `False`
-    or `True`, and all else of the condition stays. A condition that also asks which TPU it is stays a finding.
+    or `True`, and all else of the condition stays. A condition that also asks which TPU it is stays a finding, and so
+    does a guard that keeps from CPU what other rules would have to rewrite.
 
     Why: what is guarded never runs on CPU, so that a migrated kernel behind it is not tested there.
 
@@ -96,9 +93,13 @@ def is_guarding_call(node: Node, capture: dict[str, Any], filename: str) -> bool
     path = module.names.callee(call).path
     name = path.rpartition(".")[2] or _last_name(call)
     if name in _CONDITIONS:
-        test, capture["on"] = _condition(call), _CONDITIONS[name]
-        capture.update(message=_SKIPS_TESTS, test=test)
-        return test is not None and _acts(module, test, capture["on"])
+        test, on = _condition(call), _CONDITIONS[name]
+        spelled_out = _last_name(call) in _CONDITIONS  # an alias of it is not rewritten
+        capture.update(message=_SKIPS_TESTS, on=on)
+        if test is None or not guards(module, test, on):
+            return False
+        capture["test"] = test if spelled_out and not names_site(module, test) else None
+        return True
     if path.startswith("jax.") and name in _DEVICE_FILTERS:
         capture["message"] = _SKIPS_TESTS
         return _filters_out(call, _DEVICE_FILTERS[name])
@@ -152,29 +153,6 @@ def _sets(call: Call) -> bool:
     )
 
 
-def _acts(module: Module, test: Tree, on: bool) -> bool:
-    """Whether a backend test makes `test`, which skips or refuses where it is `on`, do so on CPU and not on TPU."""
-    return _is_of_cpu(module, test, on) or any(
-        _acts(module, part, inner) for part, inner in _parts(test, on)
-    )
-
-
-def _is_of_cpu(module: Module, test: Tree, on: bool) -> bool:
-    """Whether `test` is `on` on CPU; on TPU it is not, or may not be: it may ask which TPU there is."""
-    truth = module.backends.truth
-    return truth(test, CPU) is on and truth(test, TPU) is not on
-
-
-def _parts(test: Tree, on: bool) -> list[tuple[Tree, bool]]:
-    """The operands of `test`, each with what it must be for `test` to be `on`."""
-    test = unwrapped(test)
-    if test.type == symbols.not_test:
-        return [(test.children[1], not on)]
-    if test.type in (symbols.and_test, symbols.or_test):
-        return [(operand, on) for operand in test.children[::2]]
-    return []
-
-
 def is_guarding_if(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether a branch of the `if` statement that is taken where there is no TPU skips a test, or raises."""
     module: Module = capture["module"]
@@ -183,7 +161,8 @@ def is_guarding_if(node: Node, capture: dict[str, Any], filename: str) -> bool:
         place = node.children[-3] if test is None else test if before else node.children[0]
         message = "" if module.is_skipped(place) else _refusal(module, suite)
         if message and _leads_to(module, test, before):
-            capture.update(at=place, message=message, test=test, on=True)
+            kept = None if keeps_sites(module, node, suite) else test
+            capture.update(at=place, message=message, test=kept, on=True)
             return True
         before += [] if test is None else [test]
     return False
@@ -192,9 +171,9 @@ def is_guarding_if(node: Node, capture: dict[str, Any], filename: str) -> bool:
 def _leads_to(module: Module, test: Tree | None, before: list[Tree]) -> bool:
     """Whether a branch with `test` (None: `else`) after tests `before` it is taken for want of a TPU."""
     if test is not None:
-        return _acts(module, test, True)
+        return guards(module, test, True)
     on_cpu = [module.backends.truth(one, CPU) for one in before]
-    return True not in on_cpu and any(_is_of_cpu(module, one, False) for one in before)
+    return True not in on_cpu and any(keeps_from_cpu(module, one, False) for one in before)
 
 
 def _refusal(module: Module, suite: Tree) -> str:
@@ -212,30 +191,27 @@ def _refusal(module: Module, suite: Tree) -> str:
 def _skips(module: Module, statement: Tree) -> bool:
     """Whether a statement skips the test: `self.skipTest(...)`, `pytest.skip(...)`, `raise SkipTest(...)`."""
     if statement.type == symbols.raise_stmt:
-        raised = statement.children[1]
-        call = as_call(raised)
-        path = module.names.callee(call).path if call else module.names.path(raised)
-        name = path or "".join(str(raised).partition("(")[0].split())
-        return name.endswith(_EXCEPTIONS)
-    called = _called(module, statement)
-    return called == "pytest.skip" or called.rpartition(".")[2] in _SKIPPING
-
-
-def _called(module: Module, statement: Tree) -> str:
-    """The dotted path, or the name, of what a statement calls; '' where it is no call."""
+        raised = as_call(statement.children[1])
+        what = raised.power.children[raised.index - 1] if raised else statement.children[1]
+        return bool(last_leaf(what).value == "SkipTest")
     if statement.type == symbols.return_stmt:
         statement = statement.children[1]
     call = as_call(statement)
-    if call is None:
-        return ""
-    return module.names.callee(call).path or _last_name(call)
+    name = _last_name(call) if call else ""
+    return name == "skipTest" or (name == "skip" and _called(module, statement) == "pytest.skip")
+
+
+def _called(module: Module, statement: Tree) -> str:
+    """The dotted path of what a statement calls; '' where it is no call."""
+    call = as_call(statement)
+    return module.names.callee(call).path if call else ""
 
 
 def demands_tpu(node: Node, capture: dict[str, Any], filename: str) -> bool:
     """Whether the `assert` statement fails where there is no TPU."""
     module: Module = capture["module"]
     capture.update(at=node, message=_REFUSES)
-    return not module.is_skipped(node) and _is_of_cpu(module, node.children[1], False)
+    return not module.is_skipped(node) and keeps_from_cpu(module, node.children[1], False)
 
 
 def holds_setting(node: Node, capture: dict[str, Any], filename: str) -> bool:
@@ -243,7 +219,11 @@ def holds_setting(node: Node, capture: dict[str, Any], filename: str) -> bool:
     kids = node.children
     for index, kid in enumerate(kids):
         key = kids[index - 1]
-        if kid.type == token.COLON and literal_text(key) in _SETTINGS and _names_tpu(kids[index + 1]):
+        if (
+            kid.type == token.COLON
+            and literal_text(key) in _SETTINGS
+            and _names_tpu(kids[index + 1])
+        ):
             capture.update(at=key, message=_DEMANDS)
             return not capture["module"].is_skipped(key)
     return False
@@ -274,40 +254,6 @@ def tell(node: Node, capture: dict[str, Any], filename: str) -> None:
             module.propose("MP207", test, reason, edits)
             return
     report(module, node, capture)
-
-
-def unguarded(module: Module, test: Tree, on: bool) -> Edits:
-    """The edits that make each backend test in `test` what it is on TPU; () where one can't be so, exactly.
-
-    `on` is what `test` must be for the guard to skip.
-    """
-    if _is_of_cpu(module, test, on):
-        test = unwrapped(test)
-        if module.backends.truth(test, TPU) is (not on) and _may_go(module, test):
-            return replace(test, str(not on))
-        if not any(_acts(module, part, inner) for part, inner in _parts(test, on)):
-            return ()
-    edits: Edits = ()
-    for part, inner in _parts(test, on):
-        if _acts(module, part, inner):
-            own = unguarded(module, part, inner)
-            if not own:
-                return ()
-            edits += own
-    return edits
-
-
-def _may_go(module: Module, test: Tree) -> bool:
-    """Whether nothing is lost with `test`: no name that it binds, no comment, no figure that another rule rewrites."""
-    leaves = list(test.leaves())
-    words = [leaf.value for leaf in leaves if leaf.type in (token.NAME, token.COLONEQUAL)]
-    first, last = first_leaf(test).start, last_leaf(test).end
-    around = module.text[max(first - 1, 0) : first] + module.text[last : last + 1]
-    return (
-        not {":=", "await", "yield", *_FIGURES} & set(words)
-        and not any("#" in leaf.prefix for leaf in leaves[1:])
-        and not any(character.isalnum() or character == "_" for character in around)
-    )
 
 
 def report(module: Module, node: Node, capture: dict[str, Any]) -> None:

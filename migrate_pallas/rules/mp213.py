@@ -36,6 +36,17 @@ KERNELS = {
     "tgmm": True,
     "threefry_2x32_count": False,
 }
+# Of these the result is a function that runs the kernel as it is.
+_TRANSFORMATIONS = (
+    "checkpoint",
+    "grad",
+    "jit",
+    "pmap",
+    "remat",
+    "shard_map",
+    "value_and_grad",
+    "vmap",
+)
 _FORCE, _SET = "force_tpu_interpret_mode", "set_tpu_interpret_mode"
 
 
@@ -88,7 +99,8 @@ def _bound(module: Module, call: Call) -> str:
     """The path of what `call` makes a function of: `jax.jit(kernel)`, or a partial whose calls can't be seen."""
     first = call.positional(0)
     by = module.names.callee(call).path
-    if first is None or not (by == PARTIAL or by.startswith("jax.")):
+    transforms = by.startswith("jax.") and by.rpartition(".")[2] in _TRANSFORMATIONS
+    if first is None or not (by == PARTIAL or transforms):
         return ""
     holder = call.power.parent
     named = (
