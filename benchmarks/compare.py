@@ -53,12 +53,16 @@ class Contender:
 
 @dataclass(frozen=True)
 class Row:
-    """What a contender took: seconds of each cold run and of each run after it, bytes, and calls found."""
+    """What a contender took: seconds of each cold run and of each run after it, bytes, and calls found.
+
+    `processor` are the seconds of all its processes together, in each run.
+    """
 
     name: str
     cold: tuple[float, ...]
     again: tuple[float, ...]
-    largest: int
+    processor: tuple[float, ...]
+    first: int
     together: int
     found: int | None
 
@@ -149,7 +153,8 @@ def row(
         contender.name,
         tuple(run.seconds for run in cold),
         tuple(run.seconds for run in again),
-        largest=max(run.largest for run in runs),
+        tuple(run.processor for run in runs),
+        first=peak.first,
         together=peak.together,
         found=calls(runs[0].output, root).total() if contender.finds else None,
     )
@@ -157,8 +162,8 @@ def row(
 
 def comparison_table(rows: Sequence[Row]) -> str:
     """Medians, ratios to the first row, and peaks of memory, as a Markdown table."""
-    heads = ["", "cold, s", "again, s", "cold, ratio", "again, ratio"]
-    heads += ["largest process, MB", "all processes, MB", "calls found"]
+    heads = ["", "cold, s", "again, s", "cold, ratio", "again, ratio", "processor, s"]
+    heads += ["parent, MB", "all processes, MB", "calls found"]
     cold, again = median(rows[0].cold), median(rows[0].again)
     lines = [
         [
@@ -167,7 +172,8 @@ def comparison_table(rows: Sequence[Row]) -> str:
             spread(one.again),
             f"{median(one.cold) / cold:.2f}",
             f"{median(one.again) / again:.2f}",
-            megabytes(one.largest),
+            f"{median(one.processor):.2f}",
+            megabytes(one.first),
             megabytes(one.together),
             "" if one.found is None else f"{one.found:,}",
         ]

@@ -15,10 +15,13 @@ _EVERY = 0.02  # seconds between two looks at the memory
 
 @dataclass(frozen=True)
 class Timed:
-    """A run that nothing disturbed: `largest` is the peak resident size, in bytes, of its largest process."""
+    """A run that nothing looked at.
+
+    `processor` are the seconds that all its processes computed, which a busy machine disturbs less than `seconds`.
+    """
 
     seconds: float
-    largest: int
+    processor: float
     output: str
 
 
@@ -49,7 +52,8 @@ def timed(command: Sequence[str], environment: Mapping[str, str]) -> Timed:
         output.seek(0)
         errors.seek(0)
         _require_success(process, errors.read())
-        return Timed(seconds, usage.ru_maxrss * 1024, output.read().decode())
+        processor = usage.ru_utime + usage.ru_stime
+        return Timed(seconds, processor, output.read().decode())
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str]) -> Watched:

@@ -1219,7 +1219,8 @@ class _Proof:
         definition = _definition(node, self.permit)
         assert definition is not None
         text, found = definition
-        self._named(found, {}, line)
+        if not self._named(found, {}, line):
+            raise _Differs(f"in {node.name} one module has several names", line)
         head, body = text.split(":\n", 1)
         wanted = [*f"{head}:\n    DOCSTRING\n{body}".splitlines()]
         lines = self.new.lines[self.new.line(self._start(node)) - 1 : node.end_lineno]
@@ -1533,12 +1534,16 @@ class _Bindings:
             raise Refused(f"{use.name.id} is used at import before it is bound", use.line)
 
     def _first_at_import(self, use: _Use) -> int | None:
-        """The first line of the result at which importing the module comes to `use`; None where it never does."""
+        """The first line of the result at which importing the module may come to `use`; None where that is not known.
+
+        An added function may be called as soon as it is there: what its module may run is not followed.
+        """
         if not self.scope_of[id(use.name)].is_late:
             return use.name.lineno
         for node in self.proof.additions:
             if isinstance(node, ast.FunctionDef) and _holds(node, use.name):
-                return self._first_call(node.name)
+                is_function = use.role in ("gate", "manager")
+                return self._first_call(node.name) if is_function else node.lineno
         return None
 
     def _first_call(self, function: str) -> int | None:
@@ -1680,7 +1685,9 @@ def _is_module(binding: _Binding, role: str, rest: str) -> bool:
     if role in ("jax", "contextlib"):
         return binding.path == role
     path = f"{binding.path}.{rest}" if rest else binding.path
-    return not binding.path or path.endswith(".pallas.tpu")
+    return path.endswith(".pallas.tpu") or (
+        not binding.path and isinstance(binding.node, ast.Name)  # assigned, to what is not asked
+    )
 
 
 # -- parsing --

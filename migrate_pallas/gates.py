@@ -216,11 +216,13 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
 
 def _bound_later(needs: Sequence[Need], place: _Place, names: Names) -> Iterator[Need]:
     """The imports of what the definitions among `needs` use and the module binds only after `place`."""
-    used = {word for need in needs for line in need.lines for word in re.findall(r"\w+", line)}
-    for name in used:
-        bindings = names.module.bindings.get(name, [])
-        if bindings and all(start(b.node) >= place.offset for b in bindings):
-            yield from (_import_of(b.path, name) for b in bindings[:1] if b.path in _IMPORTS)
+    lines = (line for need in needs for line in need.lines)
+    for name in {word for line in lines for word in re.findall(r"\w+(?=\.)", line)}:
+        imports = [b for b in names.module.bindings.get(name, []) if b.path in _IMPORTS]
+        if imports and not any(
+            names.runs_surely(b) and start(b.node) < place.offset for b in imports
+        ):
+            yield _import_of(imports[0].path, name)
 
 
 def _order(need: Need) -> tuple[int, str]:
@@ -276,15 +278,21 @@ def _uses(statement: Tree, functions: Functions, changes: Sequence[Change]) -> b
         if first <= change.start < last and names.runs_at_import(names.leaf_at(change.start)):
             return True
     for leaf in names.read_in(statement):
-        definition = names.meaning(leaf).definition
-        if definition is None or not names.runs_at_import(leaf):
-            continue
-        if definition is leaf.parent and not _is_handed_on(definition, names):
-            continue
-        for function in functions.reached(definition):
+        definitions = _may_run(leaf, functions) if names.runs_at_import(leaf) else []
+        for function in (f for definition in definitions for f in functions.reached(definition)):
             if any(start(function) <= change.start < end(function) for change in changes):
                 return True
     return False
+
+
+def _may_run(leaf: Leaf, functions: Functions) -> list[Node]:
+    """The functions and classes that may run where the variable `leaf` stands."""
+    names = functions.names
+    if id(leaf) in names.binders:
+        defined = leaf.parent.type in (symbols.funcdef, symbols.classdef)
+        return [leaf.parent] if defined and _is_handed_on(leaf.parent, names) else []
+    definition = names.meaning(leaf).definition
+    return [definition] if definition is not None else functions.definitions(leaf)
 
 
 def _is_handed_on(definition: Node, names: Names) -> bool:

@@ -100,12 +100,17 @@ class Kinds:
         yield self._joined(self.named_in(f) for k in kernels for f in self.functions.reached(k))
         for function in enclosing_functions(site.call.trailer):
             yield self.named_in(with_decorators(function)) | self._entry(function)
-        for at_module_level in (True, False):
-            yield self._joined(
-                evidence_of_path(path)
-                for scope, path in self.names.imported()
-                if (scope is self.names.module) is at_module_level
-            )
+        yield from self._imports
+
+    @cached_property
+    def _imports(self) -> tuple[Evidence, Evidence]:
+        """The evidence in what the module imports, and in what its functions do."""
+        imported = [
+            (scope is self.names.module, evidence_of_path(path))
+            for scope, path in self.names.imported()
+        ]
+        at_top = self._joined(evidence for is_top, evidence in imported if is_top)
+        return at_top, self._joined(evidence for is_top, evidence in imported if not is_top)
 
     def named_in(self, node: Tree) -> Evidence:
         """What hardware the names in `node` belong to."""
@@ -144,20 +149,22 @@ class Kinds:
 
     def _entry(self, function: Node) -> Evidence:
         """Evidence in the entry points that reach `function`."""
-        return self._joined(found for found, reached in self.entries if id(function) in reached)
+        return self._reached.get(id(function), _NONE)
 
     def is_reached(self, function: Node) -> bool:
         """Whether an entry point of the module has a kernel that is, or names, `function`."""
-        return any(id(function) in reached for _, reached in self.entries)
+        return id(function) in self._reached
 
     @cached_property
-    def entries(self) -> list[tuple[Evidence, set[int]]]:
-        """For each entry point the evidence in its arguments, and the functions that its kernel reaches."""
-        return [
-            (self._own(site), {id(f) for k in kernels for f in self.functions.reached(k)})
-            for site in self.entry_sites
-            if (kernels := self.functions.definitions(kernel_of(site)))
-        ]
+    def _reached(self) -> dict[int, Evidence]:
+        """For each function that a kernel reaches, the evidence in the arguments of that kernel's entry points."""
+        found: dict[int, Evidence] = {}
+        for site in self.entry_sites:
+            kernels = self.functions.definitions(kernel_of(site))
+            own = self._own(site) if kernels else _NONE
+            for function in (f for kernel in kernels for f in self.functions.reached(kernel)):
+                found[id(function)] = found.get(id(function), _NONE) | own
+        return found
 
     @cached_property
     def entry_sites(self) -> list[Site]:

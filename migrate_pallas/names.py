@@ -246,12 +246,23 @@ class Names:
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
-        return any(leaf is one for one in self.used.get(leaf.value, ()))
+        return id(leaf) in self._variables
+
+    @cached_property
+    def _variables(self) -> frozenset[int]:
+        return frozenset(id(leaf) for leaves in self.used.values() for leaf in leaves)
 
     def scopes_in(self, node: Tree) -> list[Scope]:
         """The scopes that `node` opens, and those inside it."""
-        first, last = start(node), end(node)
-        return [s for s in self._scopes.values() if first <= start(s.node) and end(s.node) <= last]
+        starts, scopes = self._scopes_in_order
+        found = scopes[bisect_left(starts, start(node)) : bisect_left(starts, end(node))]
+        return [scope for scope in found if end(scope.node) <= end(node)]
+
+    @cached_property
+    def _scopes_in_order(self) -> tuple[list[int], list[Scope]]:
+        """Where each scope of the module begins, and the scopes."""
+        scopes = sorted(self._scopes.values(), key=lambda scope: start(scope.node))
+        return [start(scope.node) for scope in scopes], scopes
 
     def read_in(self, node: Tree) -> list[Leaf]:
         """Every variable leaf inside `node`, in order."""

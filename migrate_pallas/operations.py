@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
@@ -106,16 +107,25 @@ def _all_operations(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     kernel = kernel_of(site)
     definitions = module.functions.definitions(kernel)
     reached = _reached(module, definitions)
-    inside: list[Tree] = list(reached) if reached else [module.tree]
     meaning = module.names.meaning(kernel if kernel is not None else module.tree)
     roles = Roles(module.names, module.functions, [(d, meaning) for d in definitions])
-    for node in inside:
+    if not reached:
+        yield from _in_module(module)
+    for node in reached:
         yield from _named(module, node)
         for call in calls_in(node):
-            yield from _in_call(module, call, roles, followed=bool(reached))
+            yield from _in_call(module, call, roles, followed=True)
     for call in (site.call, *site.through):
         yield from _named_in_arguments(module, call.trailer, 0)
-    yield from _of_entry(module, site, definitions, inside)
+    yield from _of_entry(module, site, definitions)
+
+
+@lru_cache(maxsize=1)  # every kernel of the module that can't be followed asks for it
+def _in_module(module: Module) -> tuple[tuple[str, Tree], ...]:
+    """The operations anywhere in the module, by what is known of a kernel that can't be followed."""
+    roles = Roles(module.names, module.functions, [])
+    in_calls = (_in_call(module, call, roles, followed=False) for call in calls_in(module.tree))
+    return (*_named(module, module.tree), *chain.from_iterable(in_calls))
 
 
 # -- operations that a name shows --
@@ -241,9 +251,7 @@ def _view(module: Module, call: Call, key: str) -> Iterator[tuple[str, Tree]]:
 # -- operations that the entry point shows --
 
 
-def _of_entry(
-    module: Module, site: Site, definitions: list[Node], inside: list[Tree]
-) -> Iterator[tuple[str, Tree]]:
+def _of_entry(module: Module, site: Site, definitions: list[Node]) -> Iterator[tuple[str, Tree]]:
     if site.target == "core_map":
         yield "core_map", site.call.trailer
     elif site.target in ("kernel", "mpmd_map"):
@@ -431,7 +439,7 @@ def _transformed(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     around = {id(function) for function in enclosing_functions(site.call.trailer)}
     calls = (site.call, *site.through)
     semantics = any(_says(module, c.trailer, "dimension_semantics", 0) for c in calls)
-    for name, node, functions in _transformations(module):
+    for name, node, functions in _all_transformations(module):
         is_inside = start(node) <= site.call.start < end(node)
         if not is_inside and around.isdisjoint(map(id, functions)):
             continue
@@ -448,6 +456,11 @@ def _says(module: Module, node: Tree, word: str, depth: int) -> bool:
         value is not None and depth < _ARGUMENT_DEPTH and _says(module, value, word, depth + 1)
         for value in assigned
     )
+
+
+@lru_cache(maxsize=1)
+def _all_transformations(module: Module) -> tuple[tuple[str, Tree, list[Node]], ...]:
+    return tuple(_transformations(module))
 
 
 def _transformations(module: Module) -> Iterator[tuple[str, Tree, list[Node]]]:

@@ -72,6 +72,8 @@ def with_added(text: str, new: str = "new=1") -> str:
         ("f(\n    # about x\n    x=1,\n)\n", "f(\n    # about x\n)\n"),
         ("f(\r\n    a,\r\n    x=1,\r\n)\r\n", "f(\r\n    a,\r\n)\r\n"),
         ("f(\n\ta,\n\tx=1,\n)\n", "f(\n\ta,\n)\n"),
+        ("f(\n    a  # a\n    , x=1  # x\n)\n", "f(\n    a  # a\n)\n"),
+        ("f(\n    a\n    , x=1\n    , b=2\n)\n", "f(\n    a\n    , b=2\n)\n"),
     ],
 )
 def test_an_item_is_removed_with_its_comma_and_its_lines(before, after):

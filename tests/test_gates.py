@@ -59,12 +59,16 @@ def gate_called(source: str) -> str:
         "from my_project import is_tpu as on_tpu",
         "try:\n    from my_project import on_tpu\nexcept ImportError:\n"
         '    def on_tpu(): return jax.default_backend() == "tpu"',
+        "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    from my_project import on_tpu",
+        'def on_tpu(): return jax.default_backend() == "tpu"\n'
+        'def on_tpu(): return jax.devices()[0].platform == "tpu"',
     ],
 )
 def test_a_gate_that_is_there_is_used_as_it_stands(before):
     source = f"import jax\n{PL}{before}\n{SITE}"
     assert gate_called(source) == "on_tpu"
     assert gated(source).replace(" if on_tpu() else ()", "") == source
+    assert gated(gated(source)) == gated(source)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +90,13 @@ def test_a_gate_that_is_there_is_used_as_it_stands(before):
         "for on_tpu in (): pass",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from my_project import on_tpu",
         'def on_tpu(): return jax.default_backend() == "tpu"\non_tpu = 1',
+        'if x:\n    def on_tpu(): return jax.default_backend() == "tpu"',
+        'if __name__ == "__main__":\n    from my_project import on_tpu',
+        "import on_tpu",
+        "import my_project.on_tpu as on_tpu",
+        "from jax.experimental import pallas as on_tpu",
+        "from my_project import *\ndef other(): return on_tpu()",
+        "on_tpu: bool",
     ],
 )
 def test_a_name_that_is_bound_to_anything_else_is_not_taken(before):
@@ -153,6 +164,31 @@ def test_the_gate_stands_before_its_first_use_at_import():
     assert result.index("def on_tpu") < result.index("\nkernel(body, ref)")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "kernel(body, ref)",
+        "list(map(kernel, bodies))",
+        "class A:\n    made = kernel(body, ref)",
+        "def other(made=kernel(body, ref)): pass",
+        "@register\ndef other(): kernel(body, ref)",
+        "@register\nclass Other:\n    def run(self): kernel(body, ref)",
+        "def other(): pass\ndef other(): kernel(body, ref)\nother()",
+    ],
+)
+def test_the_gate_and_jax_are_bound_before_what_may_run_at_import(use):
+    source = f"{PL}from my_project import register\n{SITE}\n\n{use}\nimport jax\n"
+    result = gated(source)
+    assert result.startswith(f"{PL}from my_project import register\nimport jax\n\n\ndef on_tpu")
+
+
+@pytest.mark.parametrize("decorator", ["jax.jit", "functools.cache", "staticmethod", "register"])
+def test_a_decorator_is_feared_to_call_unless_it_is_known_not_to(decorator):
+    source = f"import functools\nimport jax\n{PL}from my_project import register\n\n\n@{decorator}{SITE[1:]}import os\n"
+    result = gated(source)
+    assert (result.index("def on_tpu") < result.index("import os")) == (decorator == "register")
+
+
 @pytest.mark.parametrize("indent", ["  ", "    ", "\t", "        "])
 def test_the_gate_is_indented_as_the_file_is(indent):
     source = f"import jax\n{PL}\n\ndef f(body, ref):\n{indent}pl.run_scoped(body, ref, collective_axes='x')\n"
@@ -188,6 +224,17 @@ def test_a_file_without_a_last_newline_stays_without_one():
         ),
         ("def g():\n    import jax\n", "jax", "import jax\n"),
         ("jax = None\n", "_jax", "import jax as _jax\n"),
+        ("import jax\ndel jax\n", "_jax", "import jax as _jax\n"),
+        ("import jax\njax = None\n", "_jax", "import jax as _jax\n"),
+        ("try:\n    import jax\nexcept ImportError:\n    jax = None\n", "jax", ""),
+        ("if x:\n    import jax\n", "jax", "import jax\n"),
+        ("if __name__ == '__main__':\n    import jax\n", "jax", "import jax\n"),
+        ("def g():\n    global jax\n    import jax\n", "jax", "import jax\n"),
+        (
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import jax\n",
+            "jax",
+            "",
+        ),
     ],
 )
 def test_jax_is_imported_where_it_is_not_bound_at_run_time(head, name, added):

@@ -70,7 +70,23 @@ def targets(source: str) -> list[str]:
             "pl.run_scoped",
         ),
         (
+            "import importlib\npl = importlib.import_module(name='jax.experimental' '.pallas')",
+            "pl.run_scoped",
+        ),
+        (
             "try:\n    from jax.experimental import pallas as pl\nexcept ImportError:\n    pl = None",
+            "pl.run_scoped",
+        ),
+        (
+            "pl = None\ntry:\n    from jax.experimental import pallas as pl\nexcept ImportError:\n    pass",
+            "pl.run_scoped",
+        ),
+        (
+            "from mine import pl\nfrom jax.experimental import pallas as pl",
+            "pl.run_scoped",
+        ),
+        (
+            "from jax.experimental import pallas as pl\nif x:\n    from mine import pl",
             "pl.run_scoped",
         ),
         (
@@ -110,6 +126,9 @@ def test_the_internal_path_is_a_target():
         "pl.run_scoped(HERE)\n",
         "import importlib\npl = importlib.import_module(name)\npl.run_scoped(HERE)\n",
         "import importlib\npl = importlib.import_module('.pallas', 'mine')\npl.run_scoped(HERE)\n",
+        PL + "from mine import pl\npl.run_scoped(HERE)\n",
+        PL + "try:\n    from mine import pl\nexcept ImportError:\n    pass\npl.run_scoped(HERE)\n",
+        PL + "(await pl.run_scoped)(HERE)\n",
         PL + "pl.nd_loop(HERE)\n",
         PL + "x.pl.run_scoped(HERE)\n",
         PL + "pl.run_scoped.__wrapped__(HERE)\n",
@@ -176,7 +195,12 @@ def test_a_function_s_own_import_is_not_seen_outside_it():
         "def outer():\n    run_scoped = g()\n    def f():\n        {}",
         "def outer(run_scoped):\n    f = lambda: {}",
         "def outer():\n    def f():\n        nonlocal run_scoped\n        run_scoped = g()\n    run_scoped = 1\n    {}",
+        "def outer():\n    def f():\n        nonlocal run_scoped\n        run_scoped = 1\n"
+        "    from jax.experimental.pallas import run_scoped\n    {}",
         "def f():\n    global run_scoped\n    run_scoped = g()\n{}",
+        "def f():\n    run_scoped: object\n    {}",
+        "class A[run_scoped]:\n    {}",
+        "class A[run_scoped]:\n    def f(self): {}",
     ],
 )
 def test_a_name_that_shadows_an_import_is_no_target(body):
@@ -201,6 +225,9 @@ def test_a_name_that_shadows_an_import_is_no_target(body):
         "class A(run_scoped(HERE)):\n    run_scoped = 1",
         "def f():\n    run_scoped = g()\nrun_scoped(HERE)",
         "def f(run_scoped):\n    def h():\n        global run_scoped\n        run_scoped(HERE)",
+        "def f(run_scoped):\n    def h():\n        global run_scoped\n        lambda: run_scoped(HERE)",
+        "class A[T]:\n    def f(self): run_scoped(HERE)",
+        "async def f():\n    await run_scoped(HERE)",
         "def f():\n    x.run_scoped = g()\n    run_scoped(HERE)",
         "def f():\n    x[run_scoped] = g()\n    run_scoped(HERE)",
         "def f():\n    g(run_scoped=1)\n    run_scoped(HERE)",
