@@ -279,7 +279,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--package", action="append", choices=NAMES, help="only this one; may be repeated"
     )
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.rounds < 1 or (asked.growth is not None and asked.growth < 8):
+        parser.error("there must be a round at least, and 8 files for --growth")
+    return asked
 
 
 def main() -> None:

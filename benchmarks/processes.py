@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 import time
@@ -78,7 +79,9 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> Watched:
 def _require_success(process: subprocess.Popen[bytes], errors: bytes) -> None:
     if process.returncode not in (0, 1):  # 1 tells that something was found
         said = errors.decode(errors="replace")[-2000:]
-        raise Failed(f"{process.args} ended with {process.returncode}:\n{said}")
+        raise Failed(
+            f"{shlex.join(map(str, process.args))} ended with {process.returncode}:\n{said}"
+        )
 
 
 def _family(pid: int) -> list[int]:

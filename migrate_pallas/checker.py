@@ -701,7 +701,10 @@ def _same_comments(
         line = old.line(comment.start)
         may_go = removed is not None and removed[0] <= line <= removed[1]
         here = left[0] if left else None
-        if here and here.text == comment.text and (may_go or here.own_line == comment.own_line):
+        # A comment beside a comma that leads its line is alone there once that comma is gone.
+        beside = old.lines[line - 1].strip(" \t\f").startswith(",")
+        as_before = here and (here.own_line == comment.own_line or (here.own_line and beside))
+        if here and here.text == comment.text and (may_go or as_before):
             left = left[1:]
         elif not may_go:
             raise Refused(f"a comment was lost or moved: {comment.text}", line)

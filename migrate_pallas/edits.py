@@ -112,6 +112,9 @@ def remove_item(text: str, brackets: Brackets, item: Item) -> Edits:
     first_in_line = _starts_line(text, item, brackets)
     last = index == len(brackets.items) - 1
     previous = brackets.items[index - 1].comma if index else None
+    own = _REST_OF_LINE.match(text, item.end)
+    if first_in_line and item.comma and own and own.end() <= item.comma.start:
+        return _remove_apart(text, item, item.comma, own.end())
     if first_in_line and rest:
         lines = Edit(line_start(text, item.start), rest.end(), "")
         if last and previous and not item.comma:
@@ -139,6 +142,15 @@ def _remove_only(
     if alone and rest:
         return (Edit(line_start(text, item.start), rest.end(), ""),)
     return (Edit(item.start, stop, ""),)
+
+
+def _remove_apart(text: str, item: Item, comma: Tree, stop: int) -> Edits:
+    """Take away the lines of `item`, up to `stop`, and its comma on a later line; a comment beside that one stays."""
+    rest = _REST_OF_LINE.match(text, comma.end)
+    begin = line_start(text, comma.start)
+    is_alone = rest and not rest["comment"] and not text[begin : comma.start].strip(" \t\f")
+    gone = (begin, rest.end()) if rest and is_alone else (comma.start, comma.end)
+    return Edit(line_start(text, item.start), stop, ""), Edit(*gone, "")
 
 
 def _leads_line(text: str, comma: Tree, item: Item) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
@@ -61,7 +62,7 @@ class Gate:
 
     def later(self) -> Spelled:
         """The gate's call where it runs after import, whatever the place that asks."""
-        return Spelled(f"{self.name}()", self._needs())
+        return Spelled(f"{self.name}()", self._needs)
 
     def _is_gate(self, binding: Binding) -> bool:
         if binding.how is How.IMPORT:  # of a function: modules can't be called, and JAX has no gate
@@ -73,6 +74,7 @@ class Gate:
             and self.backends.answer(binding.node, CPU) is False
         )
 
+    @cached_property
     def _needs(self) -> frozenset[Need]:
         if self.definition is not None:
             return frozenset()

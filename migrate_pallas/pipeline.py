@@ -19,11 +19,15 @@ from .changes import Change, Finding, Kernel
 from .checker import Accepted, Permit, Refused, prove
 from .edits import Edits, apply
 from .figures import CHIPS
+from .files import FileFault
 from .gates import additions
 from .module import Module
 from .parsing import SyntaxFault, parse
 from .rules import all_rules, fixers
 from .settings import REMOVE, Settings
+
+# The longest text that is parsed, in characters, which keeps a run within seconds and 2 GB. No kernel is that long.
+LONGEST = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,14 @@ class Examined:
 def examine(text: str, settings: Settings) -> Examined:
     """Find what is to change in `text`, and what is to be told of it.
 
-    Raises `SyntaxFault` where `text` is not Python.
+    Raises `SyntaxFault` where `text` is not Python, and `FileFault` MP903 where it is too long to be parsed.
     """
     codes = applicable(text, settings)
     if not codes:
         return Examined(text, None)
+    if len(text) > LONGEST:
+        message = f"{len(text):,} characters, among them words of Pallas: no more than {LONGEST:,} are parsed"
+        raise FileFault("MP903", f"{message}. Split it, or leave it out with --exclude")
     module = Module(text, parse(text), settings)
     if module.skips_file:
         return Examined(text, module)

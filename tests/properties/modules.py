@@ -22,14 +22,20 @@ PALLAS = (
     ("from jax import experimental as jex", "jex.pallas."),
     ("from jax.experimental import (\n    pallas as pl,  # as usual\n)", "pl."),
     ("from jax.experimental \\\n    import pallas as pl", "pl."),
-    ("try:\n    from jax.experimental import pallas as pl\nexcept ImportError:\n    pl = None", "pl."),
+    (
+        "try:\n    from jax.experimental import pallas as pl\nexcept ImportError:\n    pl = None",
+        "pl.",
+    ),
     (
         "if True:\n    from jax.experimental import pallas as pl\nelse:\n    import os as pl",
         "pl.",
     ),
     ("from jax.experimental.pallas import run_scoped, with_scoped, pallas_call", ""),
     ("from jax.experimental.pallas import *", ""),
-    ("from jax._src.pallas.primitives import *\nfrom jax._src.pallas import pallas_call as P", "pl."),
+    (
+        "from jax._src.pallas.primitives import *\nfrom jax._src.pallas import pallas_call as P",
+        "pl.",
+    ),
     ("import os; from jax.experimental import pallas as π", "π."),
 )
 TPU = (
@@ -202,7 +208,10 @@ class _Maker:
         if shape < 3:
             return [], self.call(function, ["BODY", *self.shuffled([keyword, "sem=SEM"])])
         if shape == 3:
-            own = self.pick(['**{"collective_axes": %s}', "**dict(collective_axes=%s)"]) % f"({value})"
+            own = (
+                self.pick(['**{"collective_axes": %s}', "**dict(collective_axes=%s)"])
+                % f"({value})"
+            )
             return [], self.call(function, ["BODY", own])
         if shape == 4:
             name = self.fresh("kw")
@@ -215,7 +224,9 @@ class _Maker:
             name = self.fresh("alias")
             return [f"{name} = {function}"], self.call(name, ["BODY", keyword])
         inner = self.call(function, ["BODY", keyword])
-        return [], self.call(function, [f"lambda *refs: {inner}", "SEM", f"collective_axes={value}"])
+        return [], self.call(
+            function, [f"lambda *refs: {inner}", "SEM", f"collective_axes={value}"]
+        )
 
     def interpreted(self, function: str) -> tuple[list[str], str]:
         """A call of `pallas_call`."""
@@ -224,7 +235,9 @@ class _Maker:
         shape = self.pick(range(4))
         if shape == 3:
             name = self.fresh("kw")
-            return [f"{name} = dict(out_shape=SHAPE)"], self.call(function, ["kernel", f"**{name}"]) + "(SHAPE)"
+            return [f"{name} = dict(out_shape=SHAPE)"], self.call(
+                function, ["kernel", f"**{name}"]
+            ) + "(SHAPE)"
         if shape == 2:
             partial = self.call("functools.partial", [function, *self.shuffled(keywords)])
             return [], f"{partial}(kernel)(SHAPE)"
@@ -232,7 +245,9 @@ class _Maker:
 
     def figures(self, function: str) -> tuple[list[str], str]:
         """A call that asks for the figures of a TPU."""
-        return [], self.pick(["%s().num_lanes", "(%s ( ))", "%s()\\\n    .x", "str(%s())"]) % function
+        return [], self.pick(
+            ["%s().num_lanes", "(%s ( ))", "%s()\\\n    .x", "str(%s())"]
+        ) % function
 
 
 class _Module(_Maker):
