@@ -20,4 +20,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
+        # `python -m` puts the working directory first, whose `click.py` would then be imported and run as ours.
+        del sys.path[0]
     main()

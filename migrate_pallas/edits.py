@@ -149,8 +149,10 @@ def _remove_apart(text: str, item: Item, comma: Tree, stop: int) -> Edits:
     rest = _REST_OF_LINE.match(text, comma.end)
     begin = line_start(text, comma.start)
     is_alone = rest and not rest["comment"] and not text[begin : comma.start].strip(" \t\f")
-    gone = (begin, rest.end()) if rest and is_alone else (comma.start, comma.end)
-    return Edit(line_start(text, item.start), stop, ""), Edit(*gone, "")
+    gone = Edit(comma.start, comma.end, "")
+    if rest and is_alone:
+        gone = Edit(begin, rest.end(), "")
+    return Edit(line_start(text, item.start), stop, ""), gone
 
 
 def _leads_line(text: str, comma: Tree, item: Item) -> bool:

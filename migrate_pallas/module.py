@@ -23,11 +23,14 @@ _SKIP = re.compile(r"#\s*migrate-pallas:\s*skip(?P<file>-file)?\s*(?:$|[#\r\n])"
 class Module:
     """One source file. Rules ask it what a call is, and tell it their changes and findings."""
 
-    def __init__(self, text: str, tree: Node, settings: Settings) -> None:
-        """`tree` is what `parsing.parse` made of `text`."""
+    def __init__(
+        self, text: str, tree: Node, settings: Settings, running: frozenset[str] | None = None
+    ) -> None:
+        """`tree` is what `parsing.parse` made of `text`; `running` are the codes whose rules run (None: the selected)."""
         self.text = text
         self.tree = tree
         self.settings = settings
+        self.running = running
         self.changes: dict[int, Change] = {}
         self.findings: set[Finding] = set()
         self.kernels: dict[int, Kernel] = {}
@@ -112,7 +115,12 @@ class Module:
     def propose(
         self, code: str, node: Tree, reason: str, edits: Edits, needs: frozenset[Need] = frozenset()
     ) -> None:
-        """Record a change of the argument or entry `node`; two rules' edits of one value make one change."""
+        """Record a change of the argument or entry `node`, if changes of that code were asked for.
+
+        Two rules' edits of one value make one change.
+        """
+        if not self.settings.runs(code):
+            return
         leaf = first_leaf(node)
         old = self.changes.get(leaf.start)
         if old is not None and old.code != code:
@@ -130,15 +138,18 @@ class Module:
         if old is None or old.status < status:
             self.kernels[leaf.start] = Kernel(leaf.lineno, leaf.column, site.target, status)
 
-    def find_at_import(self, code: str, node: Tree, what: str) -> None:
-        """Record that `what`, for the rule `code`, needs a gate in code that runs at import."""
-        if self.settings.runs(code):
-            advice = "Move it into a function, or pass --gate-at-import"
-            self.find(
-                "MP208",
-                node,
-                f"{what} needs a gate, in code that runs at import, where a gate would start the backend. {advice}",
-            )
+    def considers(self, code: str) -> bool:
+        """Whether the rule `code` runs: it is selected, or tells a finding that is."""
+        return self.settings.runs(code) if self.running is None else code in self.running
+
+    def find_at_import(self, node: Tree, what: str) -> None:
+        """Record that `what` needs a gate in code that runs at import."""
+        advice = "Move it into a function, or pass --gate-at-import"
+        self.find(
+            "MP208",
+            node,
+            f"{what} needs a gate, in code that runs at import, where a gate would start the backend. {advice}",
+        )
 
     def find_once(self, code: str, group: int, node: Tree, message: str, others: str) -> None:
         """Record the first finding of `code` in `group`; more of them are only counted in its message."""

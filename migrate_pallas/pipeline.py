@@ -23,7 +23,7 @@ from .files import FileFault
 from .gates import additions
 from .module import Module
 from .parsing import SyntaxFault, parse
-from .rules import all_rules, fixers
+from .rules import all_rules, fixers, running
 from .settings import REMOVE, Settings
 
 # The longest text that is parsed, in characters, which keeps a run within seconds and 2 GB. No kernel is that long.
@@ -52,7 +52,7 @@ def examine(text: str, settings: Settings) -> Examined:
     if len(text) > LONGEST:
         message = f"{len(text):,} characters, among them words of Pallas: no more than {LONGEST:,} are parsed"
         raise FileFault("MP903", f"{message}. Split it, or leave it out with --exclude")
-    module = Module(text, parse(text), settings)
+    module = Module(text, parse(text), settings, running(settings))
     if module.skips_file:
         return Examined(text, module)
     run_fixers(module, codes)
@@ -62,12 +62,17 @@ def examine(text: str, settings: Settings) -> Examined:
 
 
 def applicable(text: str, settings: Settings) -> tuple[str, ...]:
-    """The codes of the rules that are to run and whose words `text` holds; () where none can apply."""
+    """The codes of the rules that are to run and whose words `text` holds; () where none can apply.
+
+    A file that may call a wrapper holds the words of every rule.
+    """
+    calls_wrapper = any(path.rpartition(".")[2] in text for path, _ in settings.wrappers)
     holds = cache(text.__contains__)  # Many rules share a word, and a text may have 50 MB.
     return tuple(
         rule.code
         for rule in all_rules()
-        if settings.runs(rule.code) and any(all(map(holds, words)) for words in rule.words)
+        if rule.code in running(settings)
+        and (calls_wrapper or any(all(map(holds, words)) for words in rule.words))
     )
 
 

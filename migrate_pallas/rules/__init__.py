@@ -16,6 +16,8 @@ from importlib import import_module
 from bowler import Query
 from fissix.fixer_base import BaseFix
 
+from ..settings import Settings
+
 # Every call: what is called stands before it in the same `power` node.
 CALL = "trailer< '(' any* ')' >"
 
@@ -28,6 +30,7 @@ class Rule:
     name: str
     words: tuple[tuple[str, ...], ...]
     build: Callable[[Query], Query]
+    told_by: tuple[str, ...] = ()
 
     @property
     def rewrites(self) -> bool:
@@ -49,12 +52,15 @@ _registry: dict[str, Rule] = {}
 
 
 def rule(
-    code: str, name: str, *words: tuple[str, ...]
+    code: str, name: str, *words: tuple[str, ...], told_by: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Query], Query]], Callable[[Query], Query]]:
-    """Register the decorated function, which completes a query, as the rule `code`."""
+    """Register the decorated function, which completes a query, as the rule `code`.
+
+    `told_by` are the rules for whose targets a finding is told: by their code, or as what its own code asks.
+    """
 
     def register(build: Callable[[Query], Query]) -> Callable[[Query], Query]:
-        _registry[code] = Rule(code, name, words, build)
+        _registry[code] = Rule(code, name, words, build, told_by)
         return build
 
     return register
@@ -66,6 +72,14 @@ def all_rules() -> tuple[Rule, ...]:
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return tuple(_registry[code] for code in sorted(_registry))
+
+
+@cache
+def running(settings: Settings) -> frozenset[str]:
+    """The codes that are selected; and of a finding that is selected without the rules that tell it, those too."""
+    selected = {rule.code for rule in all_rules() if settings.runs(rule.code)}
+    alone = [r for r in all_rules() if r.code in selected and not selected.intersection(r.told_by)]
+    return frozenset(selected.union(*(rule.told_by for rule in alone)))
 
 
 def fixers(rule: Rule) -> list[BaseFix]:

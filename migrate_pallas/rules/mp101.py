@@ -81,7 +81,7 @@ def gate(module: Module, site: Site, argument: Held) -> None:
         return
     call = module.gate.call(value)
     if call is None:
-        module.find_at_import("MP101", argument.item.first, f"collective_axes of {site.target}")
+        module.find_at_import(argument.item.first, f"collective_axes of {site.target}")
         return
     reason = (
         f"{site.target} has collective axes in Mosaic GPU kernels only: kept on TPU, () elsewhere"

@@ -154,7 +154,7 @@ def _extend(module: Module, site: Site, argument: Held, choice: Choice) -> None:
         raise Unwritable("its value holds a comment, which would be lost")
     module.judge(site, Status.PERSON if row is None else Status.MIGRATED)
     if row is None:
-        module.find_at_import("MP110", argument.item.first, f"interpret= of {site.target}")
+        module.find_at_import(argument.item.first, f"interpret= of {site.target}")
         return
     reason = _reason(site, choice)
     module.propose("MP110", argument.item.first, reason, row.edits(value), row.needs)
@@ -180,7 +180,7 @@ def _add(module: Module, site: Site, choice: Choice) -> None:
             )
             return
     if row is None:
-        module.find_at_import("MP110", trailer, f"interpret= of {site.target}")
+        module.find_at_import(trailer, f"interpret= of {site.target}")
         return
     edits = add_item(module.text, brackets, f"interpret={row.text}")
     module.propose("MP110", trailer, reason, edits, row.needs)

@@ -71,7 +71,7 @@ def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
         return
     gate = module.gate.call(node)
     if gate is None:
-        module.find_at_import("MP120", call.power, "get_tpu_info()")
+        module.find_at_import(call.power, "get_tpu_info()")
         return
     followed = call.index + 1 < len(call.power.children)
     opening, closing = ("(", ")") if followed or binds_tighter(call.power) else ("", "")

@@ -165,7 +165,7 @@ def name_the_kind(node: Node, capture: dict[str, Any], filename: str) -> None:
         return
     gate = module.gate.call(node)
     if gate is None:
-        module.find_at_import("MP121", power, "device_kind")
+        module.find_at_import(power, "device_kind")
         return
     followed = power.children[-1] is not node
     opening, closing = ("(", ")") if followed or binds_tighter(power) else ("", "")

@@ -139,7 +139,7 @@ def _one_core(module: Module, call: Call) -> None:
     if module.settings.strategy == GATE:
         gate = module.gate.call(call.trailer)
         if gate is None:
-            module.find_at_import("MP130", call.power, f"num_cores= of {_TAKES_CORES}")
+            module.find_at_import(call.power, f"num_cores= of {_TAKES_CORES}")
             return
         text, needs = f"None if {gate.text} else 1", gate.needs
     reason = f"{_TAKES_CORES} asks the TPU for its number of cores: one stands in"
@@ -161,7 +161,7 @@ def _under_manager(module: Module, call: Call, name: str) -> None:
         and module.names.runs_at_import(call.trailer)
     )
     if runs_now and not module.settings.gate_at_import:
-        module.find_at_import("MP130", call.power, name)
+        module.find_at_import(call.power, name)
         return
     manager = Figures(module).manager()
     last = end(call.trailer) if is_pipeline else start(call.trailer)

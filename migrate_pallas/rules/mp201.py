@@ -16,7 +16,7 @@ from ..parsing import symbols
 from . import CALL, rule
 
 
-@rule("MP201", "hidden-axes", ("pallas", "scoped(", "**"))
+@rule("MP201", "hidden-axes", ("pallas", "scoped", "**"))
 def hidden_axes(query: Query) -> Query:
     """A splat handed to `run_scoped` or `with_scoped` that may hold `collective_axes`.
 

@@ -7,7 +7,7 @@ from bowler import Query
 from . import rule
 
 
-@rule("MP202", "interpret-unclear")
+@rule("MP202", "interpret-unclear", told_by=("MP110",))
 def interpret_unclear(query: Query) -> Query:
     """An entry point whose `interpret=` can't be told or can't be rewritten safely.
 

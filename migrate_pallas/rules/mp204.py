@@ -26,6 +26,7 @@ _MIXED = (
     ("scoped", "collective_axes"),
     ("pallas", "mosaic_gpu"),
     ("pallas", "triton"),
+    told_by=("MP101", "MP110"),
 )
 def gpu_kernel(query: Query) -> Query:
     """A site in a Mosaic GPU or Triton kernel, or one that may be in one: left alone.
@@ -58,12 +59,10 @@ def is_gpu_site(node: Node, capture: dict[str, Any], filename: str) -> bool:
         capture["message"] = "this is a Mosaic GPU or Triton kernel: left alone"
         capture["at"] = site.call.power
         return (
-            module.settings.runs("MP110")
-            and not site.through
-            and module.kinds.kind(site) is Kind.GPU
+            module.considers("MP110") and not site.through and module.kinds.kind(site) is Kind.GPU
         )
     found = list(held(module, site, "collective_axes", None))
-    kind = module.kinds.kind(site) if found and module.settings.runs("MP101") else Kind.PORTABLE
+    kind = module.kinds.kind(site) if found and module.considers("MP101") else Kind.PORTABLE
     capture["message"] = _MIXED if kind is Kind.MIXED else _GPU
     capture["at"] = found[0].item.first if found else None
     return kind in (Kind.GPU, Kind.MIXED)

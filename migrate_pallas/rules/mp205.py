@@ -7,7 +7,7 @@ from bowler import Query
 from . import rule
 
 
-@rule("MP205", "no-interpreter")
+@rule("MP205", "no-interpreter", told_by=("MP110",))
 def no_interpreter(query: Query) -> Query:
     """A kernel that uses an operation which no interpreter has, or has right.
 

@@ -7,7 +7,7 @@ from bowler import Query
 from . import rule
 
 
-@rule("MP206", "figures-by-hand")
+@rule("MP206", "figures-by-hand", told_by=("MP120", "MP121", "MP130"))
 def figures_by_hand(query: Query) -> Query:
     """A call that asks for the figures of a TPU inside, in a form that MP130 can't rewrite exactly.
 

@@ -44,7 +44,12 @@ _SOURCES = (
 @rule(
     "MP207",
     "tpu-guard",
-    *((act, source, word) for act in _ACTS for source in _SOURCES for word in ("tpu", "TPU")),
+    *(
+        (act, source, word)
+        for act in _ACTS
+        for source in _SOURCES
+        for word in ("tpu", "TPU", "cpu")
+    ),
     ("run_on_devices", "tpu"),
     ("skip_on_devices", "cpu"),
     ("devices(", "tpu"),

@@ -7,7 +7,7 @@ from bowler import Query
 from . import rule
 
 
-@rule("MP208", "gate-at-import")
+@rule("MP208", "gate-at-import", told_by=("MP101", "MP110", "MP120", "MP121", "MP130"))
 def gate_at_import(query: Query) -> Query:
     """A site that needs a gate, in code that runs when the module is imported: left alone.
 

@@ -152,7 +152,7 @@ def _sites_under(module: Module, function: Tree) -> list[Site]:
 
 def _is_simulated(module: Module, site: Site) -> bool:
     """Whether the simulator runs the kernel on CPU, or will when MP110 is done."""
-    if module.settings.interpreter == SIMULATOR and module.settings.runs("MP110"):
+    if module.settings.interpreter == SIMULATOR and module.considers("MP110"):
         return True
     values = [argument.item.value for argument in held(module, site, "interpret", None)]
     return any(mode(module, value, CPU) == SIMULATED for value in values)
