@@ -7,7 +7,6 @@ from fissix.pytree import Leaf
 from .arguments import held
 from .backends import TPU
 from .calls import Tree, as_call, unwrapped
-from .edits import Edits, wrap
 from .kinds import Kind
 from .module import Module
 from .parsing import symbols
@@ -68,10 +67,3 @@ def nones(value: Tree) -> list[Leaf]:
     if value.type == symbols.test and len(value.children) == 5:
         return nones(value.children[0]) + nones(value.children[4])
     return []
-
-
-def gated(value: Tree, gate: str, otherwise: str) -> Edits:
-    """`value if gate else otherwise`; `value` gets parentheses where it binds less tightly."""
-    loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
-    opening, closing = ("(", ")") if loose else ("", "")
-    return wrap(value, opening, f"{closing} if {gate} else {otherwise}")

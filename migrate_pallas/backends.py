@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, as_call, call_at, literal_text, unwrapped
+from .calls import Call, Tree, ancestry, as_call, call_at, literal_text, unwrapped
 from .names import How, Meaning, Names
 from .parsing import symbols
 
@@ -438,12 +438,10 @@ class Backends:
 
     def unreached(self, node: Tree, platform: str = CPU) -> bool:
         """Whether backend tests around `node` keep it from running on `platform`."""
-        child, parent = node, node.parent
-        while parent is not None:
+        for child, parent in ancestry(node):
             check = _GUARDS.get(parent.type)
             if check and check(self, child, parent, platform):
                 return True
-            child, parent = parent, parent.parent
         return False
 
     def _if_excludes(self, child: Tree, parent: Node, platform: str) -> bool:
@@ -491,7 +489,7 @@ class Backends:
 
     def fallback(self, node: Tree) -> Tree | None:
         """The `except` clause that catches what JAX raises in `node`, and goes on; None where there is none."""
-        for child, parent in _ancestors(node):
+        for child, parent in ancestry(node):
             if parent.type in (symbols.funcdef, symbols.lambdef, symbols.classdef):
                 return None
             if parent.type == symbols.try_stmt and child is parent.children[2]:
@@ -542,12 +540,6 @@ def _comprehended(node: Tree) -> Tree | None:
 
 def _any(values: list[Truth]) -> Truth:
     return _inverse(_both([_inverse(value) for value in values]))
-
-
-def _ancestors(node: Tree) -> Iterator[tuple[Tree, Node]]:
-    while node.parent is not None:
-        yield node, node.parent
-        node = node.parent
 
 
 def branches(statement: Node) -> Iterator[tuple[Tree | None, Tree]]:

@@ -188,6 +188,13 @@ def literal_text(node: Tree) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def ancestry(node: Tree) -> Iterator[tuple[Tree, Node]]:
+    """Each (child, parent) from `node` upwards to the root."""
+    while node.parent is not None:
+        yield node, node.parent
+        node = node.parent
+
+
 def unwrapped(node: Tree) -> Tree:
     """`node` without the parentheses around it."""
     while (

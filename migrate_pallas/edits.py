@@ -87,6 +87,28 @@ def wrap(node: Tree, before: str, after: str) -> Edits:
     return Edit(start(node), start(node), before), Edit(end(node), end(node), after)
 
 
+def parentheses_for(value: Tree) -> tuple[str, str]:
+    """What must stand around `value` where an operand is wanted: nothing, unless it binds less tightly than `or`."""
+    loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
+    return ("(", ")") if loose else ("", "")
+
+
+def gated(first: Tree, last: Tree, gate: str, otherwise: str) -> Edits:
+    """What a gate looks like: the expression from `first` to `last` becomes `X if gate else otherwise`.
+
+    X gets parentheses where it binds less tightly, and so does the whole where what is around it would take it apart:
+    an operator, or an attribute that follows.
+    """
+    inner = parentheses_for(first) if first is last else ("", "")
+    node = first if first is last else first.parent
+    followed = first is not last and node.children[-1] is not last
+    outer = ("(", ")") if followed or binds_tighter(node) else ("", "")
+    return (
+        Edit(start(first), start(first), outer[0] + inner[0]),
+        Edit(end(last), end(last), f"{inner[1]} if {gate} else {otherwise}{outer[1]}"),
+    )
+
+
 def binds_tighter(node: Tree) -> bool:
     """Whether what is around `node` would take a conditional expression in its place apart.
 

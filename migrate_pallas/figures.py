@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fissix.pytree import Leaf
 
 from .backends import TPU
-from .calls import Tree, as_call, call_at, unwrapped
+from .calls import Tree, ancestry, as_call, call_at, unwrapped
 from .changes import Need
 from .gates import TPU_MODULE, Spelled, free_or_bound, module_name
 from .module import Module
@@ -100,9 +100,7 @@ class Figures:
 
     def under_manager(self, node: Tree) -> bool:
         """Whether `node` runs under such figures already: in a `with`, or handed to the manager's call."""
-        current = node
-        while current.parent is not None:
-            parent = current.parent
+        for _, parent in ancestry(node):
             if parent.type == symbols.with_stmt and any(
                 self._gives_figures(kid) for kid in parent.children[1:-2]
             ):
@@ -110,7 +108,6 @@ class Figures:
             call = call_at(parent) if parent.type == symbols.trailer and parent.children else None
             if call and call.index == 2 and self._gives_figures(call.power.children[0], call.power):
                 return True
-            current = parent
         return False
 
     def _gives_figures(self, node: Tree, power: Tree | None = None) -> bool:

@@ -10,7 +10,7 @@ from fissix.pytree import Leaf
 from .backends import CPU, PLATFORMS
 from .calls import Tree, as_call, end, start, unwrapped
 from .changes import Need
-from .edits import Edits, replace, wrap
+from .edits import Edits, parentheses_for, replace, wrap
 from .gates import TPU_MODULE, Spelled, module_name
 from .kinds import Kind
 from .module import Module
@@ -143,8 +143,7 @@ class Rows:
             return self._test(value, node)
         if is_name(value):
             return self._name(self.module.text[start(value) : end(value)], node)
-        loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
-        return self.other(("(", ")") if loose else ("", ""), node)
+        return self.other(parentheses_for(value), node)
 
     def _absent(self, node: Tree) -> Row | None:
         if not self.gated:
@@ -167,8 +166,7 @@ class Rows:
     def _test(self, value: Tree, node: Tree) -> Row | None:
         if not self.gated:
             return self._absent(node)
-        loose = value.type in (symbols.test, symbols.lambdef, symbols.namedexpr_test)
-        opening, closing = ("(", ")") if loose else ("", "")
+        opening, closing = parentheses_for(value)
         simulator = self._simulator(node)
         return Row("", f"{simulator.text} if {opening}", f"{closing} else False", simulator.needs)
 

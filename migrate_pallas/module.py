@@ -26,7 +26,7 @@ class Module:
     def __init__(
         self, text: str, tree: Node, settings: Settings, running: frozenset[str] | None = None
     ) -> None:
-        """`tree` is what `parsing.parse` made of `text`; `running` are the codes whose rules run (None: the selected)."""
+        """`tree` is what `parsing.parse` made of `text`; `running` the codes whose rules run (None: the selected)."""
         self.text = text
         self.tree = tree
         self.settings = settings

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, call_at, end, first_leaf, literal_text, start, unwrapped
+from .calls import Call, Tree, ancestry, call_at, end, first_leaf, literal_text, start, unwrapped
 from .parsing import symbols
 
 PARTIAL = "functools.partial"
@@ -315,7 +315,7 @@ class Names:
         """Whether what binds runs whenever its scope does: not in a branch, a loop, a handler, or another scope."""
         if binding.name in self.scope(binding.node).elsewhere:
             return False
-        for child, parent in _ancestry(binding.node):
+        for child, parent in ancestry(binding.node):
             if parent.type in (symbols.file_input, symbols.funcdef, symbols.classdef):
                 return True
             if parent.type in (symbols.if_stmt, symbols.try_stmt):
@@ -333,14 +333,14 @@ class Names:
         scope = self.scope(node)
         while scope.kind in ("class", "comprehension", "type parameters") and scope.parent:
             scope = scope.parent
-        return scope is self.module and not any(is_main_block(p) for _, p in _ancestry(node))
+        return scope is self.module and not any(is_main_block(p) for _, p in ancestry(node))
 
     # -- scopes --
 
     def scope(self, node: Tree) -> Scope:
         """The scope in which `node` is evaluated."""
         outside: Tree | None = None  # a comprehension whose first iterable `node` stands in
-        for child, parent in _ancestry(node):
+        for child, parent in ancestry(node):
             if id(parent) in self._scopes and parent is not outside and _inside(parent, child):
                 return self._scopes[id(parent)]
             if parent.type == symbols.comp_for and child is _iterable(parent):
@@ -500,20 +500,14 @@ def _is_entered(suite: Tree, statement: Node) -> bool:
 
 def _branches(one: Tree, other: Tree) -> bool:
     """Whether the two nodes stand in different suites of one `try` or `if` statement."""
-    suites = {id(parent): child for child, parent in _ancestry(other)}
-    for child, parent in _ancestry(one):
+    suites = {id(parent): child for child, parent in ancestry(other)}
+    for child, parent in ancestry(one):
         if id(parent) in suites:
             return (
                 parent.type in (symbols.try_stmt, symbols.if_stmt)
                 and suites[id(parent)] is not child
             )
     return False
-
-
-def _ancestry(node: Tree) -> Iterator[tuple[Tree, Node]]:
-    while node.parent is not None:
-        yield node, node.parent
-        node = node.parent
 
 
 class _Collector:

@@ -22,6 +22,7 @@ from .figures import CHIPS
 from .files import FileFault
 from .gates import additions
 from .module import Module
+from .newer import require_python
 from .parsing import SyntaxFault, parse
 from .rules import all_rules, fixers, running
 from .settings import REMOVE, Settings
@@ -127,7 +128,9 @@ class Unsound(Exception):
 
 
 def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -> str:
-    """The text that `accepted` make of the file, proven; raises `Unsound` where it can't be.
+    """The text that `accepted` make of the file, proven.
+
+    Raises `Unsound` where it can't be, and `SyntaxFault` where that is because it was no Python from the start.
 
     What a person has edited is theirs: the changes are proven without it, and with it they must only parse.
     """
@@ -143,7 +146,7 @@ def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -
 def _require_proof(
     examined: Examined, result: str, proposed: Sequence[Change], settings: Settings
 ) -> None:
-    """Let the checker prove `result`; what the running Python can't parse, our parser must."""
+    """Let the checker prove `result`; what the running Python can't parse must be of a newer syntax."""
     if examined.module is None or not proposed:
         return
     chip, device_kind = CHIPS[settings.chip]
@@ -153,8 +156,10 @@ def _require_proof(
     try:
         was_parsed = prove(examined.text, result, accepted, permit)
     except Refused as refused:
+        require_python(examined.text, examined.module.tree)
         raise Unsound(refused.message, refused.line) from refused
     if not was_parsed:
+        require_python(examined.text, examined.module.tree)
         _require_parses(result)
 
 

@@ -8,8 +8,9 @@ from bowler import Query
 from fissix.pytree import Node
 
 from ..arguments import Held, held
-from ..axes import gated, is_empty_on, may_change, needs_no_gate
+from ..axes import is_empty_on, may_change, needs_no_gate
 from ..backends import CPU
+from ..edits import gated
 from ..module import Module
 from ..releases import has
 from ..settings import REMOVE
@@ -86,4 +87,6 @@ def gate(module: Module, site: Site, argument: Held) -> None:
     reason = (
         f"{site.target} has collective axes in Mosaic GPU kernels only: kept on TPU, () elsewhere"
     )
-    module.propose("MP101", argument.item.first, reason, gated(value, call.text, "()"), call.needs)
+    module.propose(
+        "MP101", argument.item.first, reason, gated(value, value, call.text, "()"), call.needs
+    )

@@ -8,7 +8,7 @@ from bowler import Query
 from fissix.pytree import Node
 
 from ..calls import Call, end, holds_comment, start
-from ..edits import Edit, binds_tighter
+from ..edits import Edit, gated
 from ..figures import Figures
 from ..gates import TPU_MODULE
 from ..module import Module
@@ -73,12 +73,7 @@ def name_the_chip(node: Node, capture: dict[str, Any], filename: str) -> None:
     if gate is None:
         module.find_at_import(call.power, "get_tpu_info()")
         return
-    followed = call.index + 1 < len(call.power.children)
-    opening, closing = ("(", ")") if followed or binds_tighter(call.power) else ("", "")
-    edits = (
-        Edit(first, first, opening),
-        Edit(last, last, f" if {gate.text} else {info.text}{closing}"),
-    )
+    edits = gated(call.power.children[0], node, gate.text, info.text)
     module.propose("MP120", call.power, reason, edits, gate.needs | info.needs)
 
 

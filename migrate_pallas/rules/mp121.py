@@ -10,7 +10,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..calls import Tree, call_at, end, holds_comment, literal_text, start
-from ..edits import Edit, binds_tighter
+from ..edits import Edit, gated
 from ..figures import Figures
 from ..module import Module
 from ..names import How
@@ -167,7 +167,5 @@ def name_the_kind(node: Node, capture: dict[str, Any], filename: str) -> None:
     if gate is None:
         module.find_at_import(power, "device_kind")
         return
-    followed = power.children[-1] is not node
-    opening, closing = ("(", ")") if followed or binds_tighter(power) else ("", "")
-    edits = (Edit(first, first, opening), Edit(last, last, f" if {gate.text} else {kind}{closing}"))
+    edits = gated(power.children[0], node, gate.text, kind)
     module.propose("MP121", power, reason, edits, gate.needs)

@@ -7,7 +7,7 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Leaf, Node
 
-from ..calls import Call, Tree
+from ..calls import Call, Tree, ancestry
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
@@ -111,9 +111,7 @@ def _bound(module: Module, call: Call) -> str:
 
 def _is_forced(module: Module, node: Node) -> bool:
     """Whether JAX's own switch for the simulator is on around `node`, as far as the module tells."""
-    current: Node = node
-    while current.parent is not None:
-        current = current.parent
+    for _, current in ancestry(node):
         if current.type == symbols.with_stmt and _names(current.children[1:-2], _FORCE):
             return True
         if current.type == symbols.decorated and _names(current.children[:1], _FORCE):

@@ -1,0 +1,60 @@
+"""Whether the running Python's word on a text counts: it refuses a syntax that is newer than it, too."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from fissix.pgen2 import token
+from fissix.pytree import Leaf, Node
+
+from .parsing import SyntaxFault, symbols
+
+# What came after Python 3.10, and a text in which it can be tried alone.
+_ALONE = {
+    symbols.type_stmt: "{}",  # PEP 695
+    symbols.typeparams: "def f{}(): pass",  # PEP 695, PEP 696
+    symbols.except_clause: "try: pass\n{}: pass",  # PEP 654, PEP 758
+    symbols.subscript: "a[{}]",  # PEP 646
+    token.STRING: "{}",  # PEP 701, PEP 750
+}
+_FORMATTED = re.compile(r"[fFtT][rR]?['\"]|[rR][fFtT]['\"]")
+
+
+def require_python(text: str, tree: Node) -> None:
+    """Raise `SyntaxFault` where the running Python refuses `text` for another reason than its own age.
+
+    `tree` is what `parsing.parse` made of `text`: our grammar leaves it to Python to judge the order of arguments,
+    what may be assigned to, and the like.
+    """
+    error = _refusal(text.removeprefix("\ufeff"))
+    if error is not None and not has_newer_syntax(tree):
+        raise SyntaxFault(error.msg, error.lineno or 1, max(error.offset or 1, 1))
+
+
+def has_newer_syntax(tree: Node) -> bool:
+    """Whether any part of `tree` that may be of a newer syntax is refused by the running Python when alone."""
+    return any(
+        _refusal(_ALONE[node.type].format(_source(node))) is not None
+        for node in tree.pre_order()
+        if node.type in _ALONE and (node.type != token.STRING or _FORMATTED.match(node.value))
+    )
+
+
+def _source(node: Node | Leaf) -> str:
+    """The text of `node`, without what stands before it."""
+    return str(node)[len(node.prefix) :]
+
+
+def _refusal(text: str) -> SyntaxError | None:
+    """Why the running Python can't parse `text`, if it says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text)
+        except SyntaxError as error:
+            return error
+        except (ValueError, RecursionError, MemoryError):  # too deep for it
+            return None
+    return None
