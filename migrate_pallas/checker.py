@@ -1312,7 +1312,7 @@ def _bound_import(node: ast.stmt, permit: Permit) -> str | None:
         return None
     alias = node.names[0]
     bound = alias.asname or alias.name
-    module = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
+    module = "." * node.level + (node.module or "") if isinstance(node, ast.ImportFrom) else None
     for usual, kind, package, name in _IMPORTS:
         if type(node) is kind and (module, alias.name) == (package, name):
             return bound if re.fullmatch(rf"{usual}|_{usual}(_\d+)?", bound) else None

@@ -8,49 +8,34 @@ import keyword
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from . import __version__, files
-from .figures import CHIPS
-from .files import FileFault, discover
-from .progress import progress
-from .releases import NEWEST, OLDEST, Release, parsed, spelled
-from .report import (
+from . import __version__
+from .console import OutputClosed, say
+from .releases import CHIPS, NEWEST, OLDEST, Release, parsed, spelled
+from .settings import (
     ALWAYS,
+    AUTO,
     AUTO_COLOUR,
+    CPU,
+    GATE,
+    GENERIC,
     GITHUB,
+    INTERPRET,
     JSON,
     NEVER,
+    REMOVE,
     SARIF,
+    SIMULATOR,
     TEXT,
-    PageFault,
-    Totals,
-    statistics,
+    Settings,
 )
-from .reporting import Output, reporters
-from .rules import all_rules
-from .run import Outcome, Task, cores, described, piped, run
-from .settings import AUTO, CPU, GATE, GENERIC, INTERPRET, REMOVE, SIMULATOR, Settings
-from .targets import ENTRY_POINTS, SCOPED
 
-DONE, PENDING, FAILED, INTERRUPTED = 0, 1, 2, 130
-
-
-class OutputClosed(Exception):
-    """Whoever read our output has gone. Click would take the plain error, and exit with 1."""
-
-
-def say(line: str) -> None:
-    """Print a line on stderr, whatever bytes a file name in it holds."""
-    try:
-        click.echo(line.encode("utf-8", "surrogateescape"), err=True)
-    except BrokenPipeError as error:
-        raise OutputClosed from error
+FAILED, INTERRUPTED = 2, 130
 
 
 def _identifier(
@@ -85,6 +70,10 @@ def _release(
 def _codes(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
+    if not values:
+        return ()
+    from .rules import all_rules  # Not at the top: --help must not wait for it.
+
     known = [rule.code for rule in all_rules()]
     codes = [code.strip().upper() for value in values for code in value.split(",") if code.strip()]
     for code in codes:
@@ -101,6 +90,10 @@ def _wrappers(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     """Each `a.b.pallas_call`, or `a.b.launch=pallas_call`, as the paths of a function and of its target."""
+    if not values:
+        return ()
+    from .targets import ENTRY_POINTS, SCOPED  # Not at the top: --help must not wait for it.
+
     pairs = []
     for value in values:
         path, _, target = value.partition("=")
@@ -357,6 +350,8 @@ def command(
         ignore=ignore,
         wrappers=wrappers,
     )
+    from .rules import all_rules  # Not at the top: --help must not wait for it.
+
     if not any(settings.runs(rule.code) for rule in all_rules()):
         raise click.UsageError("--select and --ignore leave no rule or finding to run.")
     if not paths and files_from is None:
@@ -369,17 +364,23 @@ def command(
         mode = "review" if _on_terminals() and not told else "diff"
     if session is not None and mode != "review":
         raise click.UsageError("--session keeps the answers of a review, and this is none.")
-    output = Output(mode, "-" in paths, format, colour, counts, page, strict)
-    if output.from_stdin:
+    from .execution import Asked, execute  # Not at the top: --help must not wait for it.
+    from .reporting import Output
+
+    if "-" in paths:
         _require_alone(mode, paths, files_from)
-        task = Task(settings, write=False, detailed=output.detailed)
-        return _report(_piped(task), settings, output)
     given = paths if files_from is None else (*paths, *_listed(files_from))
-    task = Task(settings, mode == "write", given, output.detailed)
-    found = discover(given, exclude=exclude, gitignore=not no_gitignore)
-    if mode == "review":
-        return _review(found, task, session, output)
-    return _report(run(found, task, jobs or cores()), settings, output)
+    return execute(
+        Asked(
+            settings=settings,
+            output=Output(mode, "-" in paths, format, colour, counts, page, strict),
+            paths=None if "-" in paths else given,
+            exclude=exclude,
+            gitignore=not no_gitignore,
+            session=session,
+            jobs=jobs,
+        )
+    )
 
 
 def _require_reviewable(told: bool) -> None:
@@ -423,71 +424,9 @@ def _listed(name: str) -> list[str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise click.UsageError(f"--files-from: {name}: {reason}") from error
-    return files.files_from(raw)
+    from .files import files_from  # Not at the top: --help must not wait for it.
 
-
-def _report(outcomes: Generator[Outcome, None, None], settings: Settings, output: Output) -> int:
-    """Tell what becomes of each file, and in the end of all."""
-    totals = Totals()
-    with reporters(output, settings, _to_stdout, say) as told_by:
-        with progress(sys.stderr) as line, contextlib.closing(outcomes):
-            for outcome in outcomes:
-                totals.add(outcome)
-                if outcome.diff or outcome.findings or outcome.fault:
-                    line.hide()
-                for reporter in told_by:
-                    reporter.file(outcome)
-                line.step()
-        for reporter in told_by:
-            reporter.end(totals)
-    if output.statistics:
-        from .explain import names
-
-        for count in statistics(totals, names()):
-            say(count)
-    return _status(totals, output)
-
-
-def _review(found: Iterator[Path | FileFault], task: Task, kept: str | None, output: Output) -> int:
-    from .review import Review  # Not at the top: no other mode needs these.
-    from .sessions import Damaged, Session
-    from .terminal import Terminal
-
-    try:
-        session = Session(Path(kept) if kept is not None else None)
-    except (Damaged, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise click.UsageError(f"--session: {kept}: {reason}") from error
-    coloured = None if output.colour == AUTO_COLOUR else output.colour == ALWAYS
-    with Terminal(coloured) as terminal:
-        reviewed = Review(task.settings, task.roots, terminal, session).run(found)
-        terminal.report(reviewed.summary)
-    if reviewed.interrupted:
-        return INTERRUPTED
-    if reviewed.faults:
-        return FAILED
-    left = reviewed.declined or (output.strict and reviewed.findings)
-    return PENDING if left else DONE
-
-
-def _piped(task: Task) -> Generator[Outcome, None, None]:
-    """What becomes of the source that stands on stdin."""
-    yield piped(sys.stdin.buffer.read(), task)
-
-
-def _status(totals: Totals, output: Output) -> int:
-    if totals.faults:
-        return FAILED
-    left = totals.changed or (output.strict and totals.findings)
-    return PENDING if output.mode == "check" and left else DONE
-
-
-def _to_stdout(raw: bytes) -> None:
-    try:
-        sys.stdout.buffer.write(raw)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError as error:
-        raise OutputClosed from error
+    return files_from(raw)
 
 
 def main() -> None:
@@ -504,10 +443,9 @@ def main() -> None:
     except OutputClosed:  # and Python must not flush what is left of it when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + 13
-    except PageFault as error:
-        say(f"--html: {error}")
-        status = FAILED
     except Exception as error:  # a bug of ours, outside of any one file
+        from .run import described
+
         say(f"internal error: {described(error)}; please report it")
         status = FAILED
     # An interrupt from here on would only spoil the exit status.

@@ -14,20 +14,9 @@ from .gates import TPU_MODULE, Spelled, free_or_bound, module_name
 from .module import Module
 from .names import Binding, How
 from .parsing import symbols
-from .releases import arguments
+from .releases import CHIPS, arguments
 from .settings import GATE
 
-# `ChipVersion` and the device kinds of `chip_version_from_device_kind`: jax/_src/pallas/mosaic/tpu_info.py, 0.10.2.
-CHIPS = {
-    "v2": ("TPU_V2", "TPU v2"),
-    "v3": ("TPU_V3", "TPU v3"),
-    "v4i": ("TPU_V4I", "TPU v4 lite"),
-    "v4": ("TPU_V4", "TPU v4"),
-    "v5e": ("TPU_V5E", "TPU v5 lite"),
-    "v5p": ("TPU_V5P", "TPU v5"),
-    "v6e": ("TPU_V6E", "TPU v6 lite"),
-    "7x": ("TPU_7X", "TPU7x"),
-}
 _MANAGER = "tpu_figures"
 
 

@@ -18,12 +18,12 @@ from fissix.pytree import Leaf, Node
 from .changes import Change, Finding, Kernel
 from .checker import Accepted, Permit, Refused, prove
 from .edits import Edits, apply
-from .figures import CHIPS
 from .files import FileFault
 from .gates import additions
 from .module import Module
 from .newer import require_python
 from .parsing import SyntaxFault, parse
+from .releases import CHIPS
 from .rules import all_rules, fixers, running
 from .settings import REMOVE, Settings
 
@@ -56,7 +56,11 @@ def examine(text: str, settings: Settings) -> Examined:
     module = Module(text, parse(text), settings, running(settings))
     if module.skips_file:
         return Examined(text, module)
-    run_fixers(module, codes)
+    try:
+        run_fixers(module, codes)
+    except Exception:
+        require_python(text, module.tree)  # rules trust trees: the fault may be of the text
+        raise
     changes = sorted(module.changes.values(), key=lambda change: change.start)
     kernels = [kernel for _, kernel in sorted(module.kernels.items())]
     return Examined(text, module, tuple(changes), tuple(module.all_findings()), tuple(kernels))
@@ -130,9 +134,8 @@ class Unsound(Exception):
 def proven(examined: Examined, accepted: Sequence[Change], settings: Settings) -> str:
     """The text that `accepted` make of the file, proven.
 
-    Raises `Unsound` where it can't be, and `SyntaxFault` where that is because it was no Python from the start.
-
     What a person has edited is theirs: the changes are proven without it, and with it they must only parse.
+    Raises `Unsound` where it can't be, and `SyntaxFault` where that is because it was no Python from the start.
     """
     proposed = [change for change in accepted if not change.edited]
     result = migrated(examined, proposed)

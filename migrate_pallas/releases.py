@@ -113,3 +113,16 @@ def parsed(text: str) -> Release:
             f"{text} is older than {spelled(OLDEST)}, the oldest release whose names are known"
         )
     return release
+
+
+# `ChipVersion` and the device kinds of `chip_version_from_device_kind`: jax/_src/pallas/mosaic/tpu_info.py, 0.10.2.
+CHIPS = {
+    "v2": ("TPU_V2", "TPU v2"),
+    "v3": ("TPU_V3", "TPU v3"),
+    "v4i": ("TPU_V4I", "TPU v4 lite"),
+    "v4": ("TPU_V4", "TPU v4"),
+    "v5e": ("TPU_V5E", "TPU v5 lite"),
+    "v5p": ("TPU_V5P", "TPU v5"),
+    "v6e": ("TPU_V6E", "TPU v6 lite"),
+    "7x": ("TPU_7X", "TPU7x"),
+}

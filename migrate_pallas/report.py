@@ -11,13 +11,12 @@ from typing import Protocol, TextIO
 from .changes import Change, Finding, Status
 from .run import Fault, Outcome
 from .screens import BOLD, CYAN, GREEN, RED, Paint
+from .settings import ALWAYS, AUTO_COLOUR
 
 Say = Callable[[str], None]
 Put = Callable[[bytes], None]
 Told = Change | Finding | Fault
 
-TEXT, JSON, GITHUB, SARIF = "text", "json", "github", "sarif"
-AUTO_COLOUR, ALWAYS, NEVER = "auto", "always", "never"
 STATUSES = {
     Status.MIGRATED: "migrated",
     Status.PORTABLE: "already portable",

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .report import GITHUB, TEXT, Put, Reporter, Say, Text, wants_colour
+from .report import Put, Reporter, Say, Text, wants_colour
 from .screens import Paint
-from .settings import Settings
+from .settings import GITHUB, TEXT, Settings
 
 
 @dataclass(frozen=True)

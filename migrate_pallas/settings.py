@@ -8,6 +8,8 @@ from .releases import NEWEST, Release
 
 REMOVE, GATE = "remove", "gate"
 INTERPRET, CPU = "interpret", "cpu"
+TEXT, JSON, GITHUB, SARIF = "text", "json", "github", "sarif"
+AUTO_COLOUR, ALWAYS, NEVER = "auto", "always", "never"
 AUTO, GENERIC, SIMULATOR = "auto", "generic", "tpu"
 
 

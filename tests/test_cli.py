@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import migrate_pallas
-from migrate_pallas import cli, files
+from migrate_pallas import cli, execution, files
 from migrate_pallas import run as runs
 
 ROOT = Path(migrate_pallas.__file__).parents[1]
@@ -87,12 +87,12 @@ def migrate(capfdbinary, monkeypatch):
     return run
 
 
-def program(*arguments, **options):
-    """Run the program as a user does."""
+def program(*arguments, path=None, **options):
+    """Run the program as a user does; what is in `path` is found by its imports."""
     done = subprocess.run(
         [sys.executable, "-m", "migrate_pallas", *arguments],
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, ROOT))))},
         check=False,
         **options,
     )
@@ -207,7 +207,7 @@ class TestModes:
         self, migrate, monkeypatch
     ):
         put("a.py")
-        monkeypatch.setattr(cli, "discover", lambda *paths, **options: [1 / 0])
+        monkeypatch.setattr(execution, "discover", lambda *paths, **options: [1 / 0])
         done = migrate(*TO, "--write", ".")
         assert done.status == 2
         assert re.fullmatch(
@@ -609,14 +609,14 @@ class TestSignals:
 
     def test_an_interrupt_may_come_while_the_program_is_imported(self):
         Path("click.py").write_text("raise KeyboardInterrupt")
-        done = program("--version")
+        done = program("--version", path=Path.cwd())
         assert (done.status, done.err) == (130, "interrupted: files are as they were\n")
 
     def test_an_interrupt_needs_nobody_who_listens(self, migrate, monkeypatch):
         def interrupted(*arguments, **options):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cli, "discover", interrupted)
+        monkeypatch.setattr(execution, "discover", interrupted)
         assert migrate(*TO, ".").status == 130
 
         def closed(line):

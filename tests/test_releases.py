@@ -16,9 +16,8 @@ import jax
 import pytest
 
 from migrate_pallas import cli
-from migrate_pallas.figures import CHIPS
 from migrate_pallas.pipeline import examine, migrated
-from migrate_pallas.releases import NEWEST, OLDEST, TABLE, arguments, has, parsed, spelled
+from migrate_pallas.releases import CHIPS, NEWEST, OLDEST, TABLE, arguments, has, parsed, spelled
 from migrate_pallas.settings import CPU, GATE, GENERIC, SIMULATOR, Settings
 from migrate_pallas.targets import ENTRY_POINTS, SCOPED
 

@@ -34,29 +34,8 @@ BYTES = st.sampled_from(
 )
 WORDS = st.sampled_from(
     [
-        "(",
-        ")",
-        "[",
-        "]",
-        ",",
-        "=",
-        "*",
-        "**",
-        ":",
-        ":=",
-        "if",
-        "else",
-        "lambda",
-        "not",
-        "def",
-        "yield",
-        "await",
-        "f'{'",
-        "None",
-        "pl",
-        "class",
-        "import",
-        "interpret",
+        *("(", ")", "[", "]", ",", "=", "*", "**", ":", ":=", "f'{'", "None", "pl", "class", "def"),
+        *("if", "else", "lambda", "not", "yield", "await", "import", "interpret"),
     ]
 )
 
