@@ -7,8 +7,10 @@ the edits of the accepted changes applied, so whatever no edit spans is the same
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .calls import Brackets, Item, Tree, end, start
 from .parsing import symbols
@@ -66,10 +68,11 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*parts, text[done:]])
 
 
+@lru_cache(maxsize=1)  # every change of a file asks for it
 def newline_of(text: str) -> str:
-    r"""The line ending that `text` uses first; "\n" where it has none."""
-    found = _NEWLINE.search(text)
-    return found.group() if found else "\n"
+    r"""The line ending that `text` uses most, of several the first; "\n" where it has none."""
+    used = Counter(_NEWLINE.findall(text))
+    return max(used, key=used.__getitem__, default="\n")
 
 
 def line_start(text: str, offset: int) -> int:
@@ -170,7 +173,7 @@ def _remove_apart(text: str, item: Item, comma: Tree, stop: int) -> Edits:
     """Take away the lines of `item`, up to `stop`, and its comma on a later line; a comment beside that one stays."""
     rest = _REST_OF_LINE.match(text, comma.end)
     begin = line_start(text, comma.start)
-    is_alone = rest and not rest["comment"] and not text[begin : comma.start].strip(" \t\f")
+    is_alone = rest and not rest["comment"] and not text[stop : comma.start].strip()
     gone = Edit(comma.start, comma.end, "")
     if rest and is_alone:
         gone = Edit(begin, rest.end(), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 
 from fissix.pgen2 import token
@@ -11,15 +12,15 @@ from fissix.pytree import Leaf, Node
 
 from .parsing import SyntaxFault, symbols
 
-# What came after Python 3.10, and a text in which it can be tried alone.
-_ALONE = {
-    symbols.type_stmt: "{}",  # PEP 695
-    symbols.typeparams: "def f{}(): pass",  # PEP 695, PEP 696
-    symbols.except_clause: "try: pass\n{}: pass",  # PEP 654, PEP 758
-    symbols.subscript: "a[{}]",  # PEP 646
-    token.STRING: "{}",  # PEP 701, PEP 750
+# What came after Python 3.10: the Python that has all of it, and a text in which it can be tried alone.
+_NEWER = {
+    symbols.type_stmt: ((3, 12), "{}"),  # PEP 695
+    symbols.typeparams: ((3, 13), "def f{}(): pass"),  # PEP 695, PEP 696
+    symbols.except_clause: ((3, 14), "try: pass\n{}: pass"),  # PEP 654, PEP 758
+    symbols.subscript: ((3, 11), "a[{}]"),  # PEP 646
 }
-_FORMATTED = re.compile(r"[fFtT][rR]?['\"]|[rR][fFtT]['\"]")
+_F_STRING, _T_STRING = ((3, 12), "{}"), ((3, 14), "{}")  # PEP 701, PEP 750
+_PREFIX = re.compile(r"[A-Za-z]*")
 
 
 def require_python(text: str, tree: Node) -> None:
@@ -35,11 +36,20 @@ def require_python(text: str, tree: Node) -> None:
 
 def has_newer_syntax(tree: Node) -> bool:
     """Whether any part of `tree` that may be of a newer syntax is refused by the running Python when alone."""
-    return any(
-        _refusal(_ALONE[node.type].format(_source(node))) is not None
-        for node in tree.pre_order()
-        if node.type in _ALONE and (node.type != token.STRING or _FORMATTED.match(node.value))
-    )
+    for node in tree.pre_order():
+        since, alone = _newer(node) or ((0, 0), "")
+        if sys.version_info < since and _refusal(alone.format(_source(node))) is not None:
+            return True
+    return False
+
+
+def _newer(node: Node | Leaf) -> tuple[tuple[int, int], str] | None:
+    """The entry of the table above for `node`."""
+    if node.type != token.STRING:
+        return _NEWER.get(node.type)
+    found = _PREFIX.match(node.value)
+    prefix = found.group().lower() if found else ""
+    return _F_STRING if "f" in prefix else _T_STRING if "t" in prefix else None
 
 
 def _source(node: Node | Leaf) -> str:

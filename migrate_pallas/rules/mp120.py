@@ -102,5 +102,6 @@ def _prefix(module: Module, call: Call) -> str:
     if call.index < 2:
         return ""
     path = module.names.path(call.power, call.index - 1)
-    written = "".join(str(part) for part in call.power.children[: call.index - 1])
-    return written.strip() if path == TPU_MODULE else ""
+    written = call.power.children[: call.index - 1]
+    names = "".join(leaf.value for part in written for leaf in part.leaves())
+    return names if path == TPU_MODULE else ""

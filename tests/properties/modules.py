@@ -178,7 +178,13 @@ class _Maker:
         layout = self.pick(range(10))
         commas = ", ".join(arguments)
         lines = ",\n    ".join(arguments)
-        noted = f",  {one}\n    {two}\n    ".join(arguments)
+        noted = arguments[0] + "".join(
+            f",  {one}-{number}\n    {two}-{number}\n    {argument}"
+            for number, argument in enumerate(arguments[1:])
+        )
+        leading = arguments[0] + "".join(
+            f"\n    , {three}-{number}\n{argument}" for number, argument in enumerate(arguments[1:])
+        )
         return (
             f"{function}({commas})",
             f"{function}( {' , '.join(arguments)} )",
@@ -188,7 +194,7 @@ class _Maker:
             f"{function}({lines})",
             f"{function}(  {one}\n    {commas}\n  {two}\n)",
             f"{function}({commas}, \\\n    )",
-            f"{function}(\n\n    " + f"\n    , {three}\n".join(arguments) + "\n    )",
+            f"{function}(\n\n    {leading}\n    )",
             f"{function}(\n    {noted},  {three}\n    )",
         )[layout]
 

@@ -20,7 +20,7 @@ from migrate_pallas.parsing import parse
 from migrate_pallas.pipeline import Examined, applicable, examine, migrated, proven
 from migrate_pallas.review import Review
 from migrate_pallas.rules import all_rules, fixers
-from migrate_pallas.run import Task, work
+from migrate_pallas.run import Task, piped, work
 from migrate_pallas.sessions import Session
 from migrate_pallas.settings import CPU, GATE, INTERPRET, REMOVE, Settings
 from properties.examples import examples
@@ -182,3 +182,82 @@ def test_a_review_that_accepts_everything_writes_what_write_writes(
     path.write_bytes(text.encode())
     Review(settings, [str(tmp_path)], Yes(), Session()).run([path])
     assert path.read_bytes().decode() == result_of(text, settings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('f\n    , # one\n    collective_axes="x"\n', "f\n     # one\n"),
+        (
+            'f, # one\n    collective_axes="x" # gone\n    , # two\n    b=1',
+            "f, # one\n     # two\n    b=1",
+        ),
+        (
+            'f,\n    collective_axes="x"\n    # kept\n    ,\n    b=1',
+            "f,\n    # kept\n    \n    b=1",
+        ),
+    ],
+)
+def test_comments_beside_commas_that_stand_apart_stay(before: str, after: str) -> None:
+    module = "from jax.experimental import pallas as pl\npl.run_scoped(\n    {})\n".format
+    assert result_of(module(before), Settings(select=("MP101",))) == module(after)
+
+
+@pytest.mark.parametrize("first", ["\r", "\n"])
+def test_added_lines_end_as_most_lines_do(first: str) -> None:
+    imports = f"# One.{first}import jax\nfrom jax.experimental import pallas as pl\n"
+    text = f"{imports}\n\ndef f(b, x):\n    pl.run_scoped(b, collective_axes=x)\n"
+    result = result_of(text, Settings(to=CPU, strategy=GATE))
+    assert "def on_tpu() -> bool:\n" in result
+
+
+NOT_PYTHON = """\
+from jax.experimental import pallas as pl
+{}
+def f(b, x):
+    pl.run_scoped(b, collective_axes=x)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def None(): pass",
+        "import None",
+        "f(a.b=1)",
+        "f(**a, *b)",
+        "1 = x",
+        "f(a * collective_axes=1)",
+    ],
+)
+def test_what_no_python_takes_is_refused_at_its_line_though_our_grammar_is_wider(line: str) -> None:
+    outcome = piped(NOT_PYTHON.format(line).encode(), Task(Settings(), write=False))
+    assert outcome.fault is not None
+    assert (outcome.fault.code, outcome.fault.line) == ("MP901", 2)
+    assert outcome.result == b""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type A[T = int] = list[T]",
+        "def g[**P](): pass",
+        "x = f'{'a'}'",
+        "x = t'{b}'",
+        "try: pass\nexcept A, B: pass",
+        "try: pass\nexcept* A: pass",
+        "x = a[*b, 1]",
+    ],
+)
+def test_what_only_a_newer_python_takes_is_migrated(line: str) -> None:
+    outcome = piped(NOT_PYTHON.format(line).encode(), Task(Settings(), write=False))
+    assert outcome.fault is None
+    assert b"collective_axes" not in outcome.result
+
+
+@pytest.mark.parametrize("value", ["tpu . get_tpu_info()", "\\\n        tpu.get_tpu_info().x"])
+def test_a_module_is_named_without_the_space_around_it(value: str) -> None:
+    imports = "from jax.experimental.pallas import tpu\n"
+    result = result_of(f"{imports}def f():\n    x = {value}\n", Settings())
+    assert "\\" not in result.replace("x = \\\n", "").replace("_chip(\\\n", "")
+    assert "tpu.get_tpu_info_for_chip(" in result
