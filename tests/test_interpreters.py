@@ -19,15 +19,17 @@ from dataclasses import dataclass
 # Before JAX is imported: these tests are about hosts without a TPU.
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
-from jax.experimental.pallas import tpu_sc as plsc
 
-from migrate_pallas.interpreters import NO_PART, OPERATIONS, Operation, Serves
+jax = pytest.importorskip("jax", minversion="0.10.2", reason="JAX 0.10.2 needs Python 3.11")
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.experimental import pallas as pl  # noqa: E402
+from jax.experimental.pallas import tpu as pltpu  # noqa: E402
+from jax.experimental.pallas import tpu_sc as plsc  # noqa: E402
+
+from migrate_pallas.interpreters import NO_PART, OPERATIONS, Operation, Serves  # noqa: E402
 
 RELEASE = jax.__version_info__[:2]
 INTERPRETERS = {

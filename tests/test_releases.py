@@ -12,7 +12,6 @@ from functools import reduce
 from textwrap import dedent
 from unittest import mock
 
-import jax
 import pytest
 
 from migrate_pallas import cli
@@ -21,6 +20,7 @@ from migrate_pallas.releases import CHIPS, NEWEST, OLDEST, TABLE, arguments, has
 from migrate_pallas.settings import CPU, GATE, GENERIC, SIMULATOR, Settings
 from migrate_pallas.targets import ENTRY_POINTS, SCOPED
 
+jax = pytest.importorskip("jax", minversion="0.10.2", reason="JAX 0.10.2 needs Python 3.11")
 INSTALLED = parsed(".".join(jax.__version__.split(".")[:3]))
 HEAD = dedent(
     """\
