@@ -980,7 +980,7 @@ def test_a_stopped_process_leaves_each_file_old_or_new(stop):
         Path(f"{number}.py").write_text("a" * size)
     script = ENDLESS.replace("SIZE", str(size))
     draw = random.Random(stop)
-    for _ in range(20):
+    for _ in range(200):
         child = subprocess.Popen(
             [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
