@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fissix.pgen2 import token
 from fissix.pytree import Leaf
 
 from .arguments import held
@@ -44,7 +45,7 @@ def is_empty_on(module: Module, value: Tree, platform: str, depth: int = 0) -> b
             return not nones(assigned) and is_empty_on(module, assigned, platform, depth + 1)
         return bool(value.value == "None")
     if value.type == symbols.atom:
-        return [child.type for child in value.children] == [7, 8]
+        return [child.type for child in value.children] == [token.LPAR, token.RPAR]
     if value.type == symbols.test:
         return _conditional_is_empty(module, value.children, platform, depth)
     call = as_call(value)

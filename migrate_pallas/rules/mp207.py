@@ -9,7 +9,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..backends import CPU, TPU, branches
-from ..calls import Call, Item, Tree, as_call, first_leaf, last_leaf, literal_text
+from ..calls import Call, Item, Tree, ancestry, as_call, first_leaf, last_leaf, literal_text
 from ..guards import guards, keeps_from_cpu, keeps_sites, names_site, unguarded
 from ..module import Module
 from ..parsing import symbols
@@ -263,10 +263,9 @@ def tell(node: Node, capture: dict[str, Any], filename: str) -> None:
 
 def report(module: Module, node: Node, capture: dict[str, Any]) -> None:
     """Report the guard, once for the class around it or for the file."""
-    place = node
-    while place.parent is not None and place.type != symbols.classdef:
-        place = place.parent
-    inside = f"class {place.children[1].value}" if place.type == symbols.classdef else "this file"
+    around = (parent for _, parent in ancestry(node) if parent.type == symbols.classdef)
+    place = next(around, module.tree)
+    inside = "this file" if place is module.tree else f"class {place.children[1].value}"
     module.find_once(
         "MP207",
         first_leaf(place).lineno,
