@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, ancestry, as_call, call_at, literal_text, unwrapped
+from .calls import Call, Tree, ancestry, as_call, call_at, literal_text, start, unwrapped
 from .names import How, Meaning, Names
 from .parsing import symbols
+from .parts import Parted
 
 Truth = bool | None
 
@@ -474,8 +475,8 @@ class Backends:
 
     def _suite_excludes(self, child: Tree, parent: Node, platform: str) -> bool:
         """Whether an `if` before `child` in its suite has left it: `if not on_tpu(): return ...`."""
-        for statement in parent.children:
-            if statement is child:
+        for statement in parent.others if isinstance(parent, Parted) else parent.children:
+            if start(statement) >= start(child):
                 return False
             if statement.type == symbols.if_stmt:
                 test, suite = next(branches(statement))

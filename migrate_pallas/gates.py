@@ -14,8 +14,10 @@ from .backends import CPU, TPU, Backends
 from .calls import Tree, as_call, end, first_leaf, start
 from .changes import Change, Need
 from .edits import Edit, Edits, line_start, newline_of
+from .mentions import leading_to
 from .names import Binding, How, Names, is_fallback, is_main_block
 from .parsing import symbols
+from .parts import Parted
 from .settings import Settings
 from .targets import Functions, with_decorators
 
@@ -100,10 +102,10 @@ def free_or_bound(
     """
     for name in _alternatives(wanted):
         bindings = names.bound_anywhere(name)
-        if not bindings and not (names.stars and name in names.used):
+        if not bindings and not (names.stars and names.is_used(name)):
             return name, None
         if (
-            bindings == names.module.bindings.get(name)
+            bindings == names.of_module(name)
             and all(serves(b) for b in bindings)
             and any(names.runs_surely(b) for b in bindings)
         ):
@@ -197,7 +199,7 @@ class _Place:
     after: str  # "import", "docstring", or "" where neither does
 
 
-def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Change]) -> Edits:
+def additions(text: str, tree: Parted, functions: Functions, changes: Sequence[Change]) -> Edits:
     """The one edit that binds at module level all that `changes` need; () where they need nothing.
 
     It stands after the last top-level import, or before the first statement that may use what it binds while the
@@ -207,11 +209,10 @@ def additions(text: str, tree: Node, functions: Functions, changes: Sequence[Cha
     needs = sorted({need for change in needy for need in change.needs}, key=_order)
     if not needs:
         return ()
-    statements = [child for child in tree.children if child.type != token.ENDMARKER]
-    used = next(
-        (i for i, s in enumerate(statements) if _uses(s, functions, needy)), len(statements)
-    )
-    place = _place(text, statements, used)
+    parts = leading_to(functions.names, [change.start for change in needy])
+    statements = (node for part in parts for node in part.nodes)
+    used = next((start(s) for s in statements if _uses(s, functions, needy)), len(text))
+    place = _place(text, tree, used)
     needs = sorted({*needs, *_bound_later(needs, place, functions.names)}, key=_order)
     return (Edit(place.offset, place.offset, _block(text, tree, place, needs)),)
 
@@ -220,7 +221,7 @@ def _bound_later(needs: Sequence[Need], place: _Place, names: Names) -> Iterator
     """The imports of what the definitions among `needs` use and the module binds only after `place`."""
     lines = (line for need in needs for line in need.lines)
     for name in {word for line in lines for word in re.findall(r"\w+(?=\.)", line)}:
-        imports = [b for b in names.module.bindings.get(name, []) if b.path in _IMPORTS]
+        imports = [b for b in names.of_module(name) if b.path in _IMPORTS]
         if imports and not any(
             names.runs_surely(b) and start(b.node) < place.offset for b in imports
         ):
@@ -232,7 +233,7 @@ def _order(need: Need) -> tuple[int, str]:
     return (0, need.statement) if need.statement else (len(need.lines), need.name)
 
 
-def _block(text: str, tree: Node, place: _Place, needs: Sequence[Need]) -> str:
+def _block(text: str, tree: Parted, place: _Place, needs: Sequence[Need]) -> str:
     """The lines that are put in at `place`: imports, then definitions with two blank lines around each.
 
     At the end of a file that ends without a line ending they end without one too.
@@ -267,9 +268,10 @@ def _blank_lines_at_start(text: str) -> int:
     return len(re.findall(r"\r\n|\r|\n", blank.group())) if blank else 0
 
 
-def _indent_of(tree: Node) -> str:
+def _indent_of(tree: Parted) -> str:
     """The indentation that the module uses first; four spaces where it has none."""
-    return next((leaf.value for leaf in tree.leaves() if leaf.type == token.INDENT), "    ")
+    leaves = (leaf for part in tree.parts for node in part.nodes for leaf in node.leaves())
+    return next((leaf.value for leaf in leaves if leaf.type == token.INDENT), "    ")
 
 
 def _uses(statement: Tree, functions: Functions, changes: Sequence[Change]) -> bool:
@@ -316,14 +318,16 @@ def _may_call(decorator: Tree, names: Names) -> bool:
     return bool(names.bindings(root))  # no builtin calls what it decorates
 
 
-def _place(text: str, statements: Sequence[Tree], used: int) -> _Place:
-    imports = [i for i, s in enumerate(statements[:used]) if _is_import(s)]
+def _place(text: str, tree: Parted, used: int) -> _Place:
+    """Where additions go that are not after the offset `used`."""
+    imports = [s for s in tree.others if start(s) < used and _is_import(s)]
     if imports:
-        return _Place(_line_after(text, statements[imports[-1]]), "import")
-    if used and _is_docstring(statements[0]):
-        return _Place(_line_after(text, statements[0]), "docstring")
+        return _Place(_line_after(text, imports[-1]), "import")
+    first = tree.parts[0].nodes[0]
+    if used > start(first) and _is_docstring(first):
+        return _Place(_line_after(text, first), "docstring")
     # Before the first statement, the comments right above it included; after a comment that heads the file.
-    offset = line_start(text, start(statements[0]))
+    offset = line_start(text, start(first))
     above = text[:offset]
     comments = re.search(r"(?:[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n))+\Z", above)
     if comments and above[: comments.start()].strip():

@@ -16,9 +16,12 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .calls import Call, Item, Tree, call_at, end, literal_text, start
+from .mentions import Mentions
 from .names import Names
 from .parsing import symbols
+from .parts import Part
 from .targets import (
+    ENTRY_POINTS,
     SCOPED,
     Functions,
     Site,
@@ -68,13 +71,11 @@ def evidence_of_path(path: str) -> Evidence:
 class Kinds:
     """Tells the kind of each site of one module."""
 
-    def __init__(self, tree: Node, names: Names, functions: Functions) -> None:
-        self.tree = tree
+    def __init__(self, names: Names, functions: Functions, mentions: Mentions) -> None:
         self.names = names
         self.functions = functions
-        marks = sorted(self._marks(), key=lambda mark: mark[0])
-        self._offsets = [offset for offset, _ in marks]
-        self._marked = [evidence for _, evidence in marks]
+        self.mentions = mentions
+        self._marks: dict[Part, tuple[list[int], list[Evidence]]] = {}
         self._kinds: dict[int, Kind] = {}
 
     def kind(self, site: Site) -> Kind:
@@ -107,15 +108,16 @@ class Kinds:
         """The evidence in what the module imports, and in what its functions do."""
         imported = [
             (scope is self.names.module, evidence_of_path(path))
-            for scope, path in self.names.imported()
+            for scope, path in self.names.imported(*_GPU_PARTS, *_TPU_PARTS)
         ]
         at_top = self._joined(evidence for is_top, evidence in imported if is_top)
         return at_top, self._joined(evidence for is_top, evidence in imported if not is_top)
 
     def named_in(self, node: Tree) -> Evidence:
         """What hardware the names in `node` belong to."""
-        first = bisect_left(self._offsets, start(node))
-        return self._joined(self._marked[first : bisect_left(self._offsets, end(node))])
+        offsets, marked = self._marks_in(self.names.tree.part_of(node))
+        first = bisect_left(offsets, start(node))
+        return self._joined(marked[first : bisect_left(offsets, end(node))])
 
     def _own(self, site: Site) -> Evidence:
         """Evidence in a site's callee and arguments, the kernel left out."""
@@ -169,16 +171,19 @@ class Kinds:
     @cached_property
     def entry_sites(self) -> list[Site]:
         """Every site of an entry point in the module."""
-        sites = (site_of(call, self.names) for call in calls_in(self.tree))
+        parts = self.mentions.of(*ENTRY_POINTS)
+        calls = (call for part in parts for node in part.nodes for call in calls_in(node))
+        sites = (site_of(call, self.names) for call in calls)
         return [site for site in sites if site is not None and site.target not in SCOPED]
 
-    def _marks(self) -> Iterator[tuple[int, Evidence]]:
-        """Every name in the module that belongs to some hardware."""
-        for name in self.names.of_jax:
-            for leaf in self.names.used.get(name, ()):
-                evidence = evidence_of_path(self.names.full_path(leaf))
-                if evidence:
-                    yield leaf.start, evidence
+    def _marks_in(self, part: Part) -> tuple[list[int], list[Evidence]]:
+        """The offset of every name in `part` that belongs to some hardware, and to which."""
+        if part not in self._marks:
+            leaves = self.names.variables_of_jax(part)
+            marks = [(leaf.start, evidence_of_path(self.names.full_path(leaf))) for leaf in leaves]
+            marks = sorted((mark for mark in marks if mark[1]), key=lambda mark: mark[0])
+            self._marks[part] = [offset for offset, _ in marks], [evidence for _, evidence in marks]
+        return self._marks[part]
 
     @staticmethod
     def _joined(levels: Iterable[Evidence]) -> Evidence:

@@ -13,7 +13,9 @@ from .changes import Change, Finding, Kernel, Need, Status
 from .edits import Edits
 from .gates import Gate
 from .kinds import Kinds
+from .mentions import Mentions
 from .names import Names
+from .parts import Parted
 from .settings import Settings
 from .targets import Functions, Site, site_of
 
@@ -24,9 +26,9 @@ class Module:
     """One source file. Rules ask it what a call is, and tell it their changes and findings."""
 
     def __init__(
-        self, text: str, tree: Node, settings: Settings, running: frozenset[str] | None = None
+        self, text: str, tree: Parted, settings: Settings, running: frozenset[str] | None = None
     ) -> None:
-        """`tree` is what `parsing.parse` made of `text`; `running` the codes whose rules run (None: the selected)."""
+        """`tree` is that of `text`, in parts; `running` the codes whose rules run (None: the selected)."""
         self.text = text
         self.tree = tree
         self.settings = settings
@@ -43,6 +45,11 @@ class Module:
         return Names(self.tree, dict(self.settings.wrappers))
 
     @cached_property
+    def mentions(self) -> Mentions:
+        """In which parts of the module something may be named."""
+        return Mentions(self.names)
+
+    @cached_property
     def functions(self) -> Functions:
         """Which functions run when one does."""
         return Functions(self.names)
@@ -55,7 +62,7 @@ class Module:
     @cached_property
     def kinds(self) -> Kinds:
         """For which hardware sites are written."""
-        return Kinds(self.tree, self.names, self.functions)
+        return Kinds(self.names, self.functions, self.mentions)
 
     @cached_property
     def gate(self) -> Gate:

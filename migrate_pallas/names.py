@@ -4,6 +4,8 @@ One module answers that question for every rule: it knows Python's scopes (funct
 comprehensions, `global` and `nonlocal`), every form of import, names assigned once, and
 `functools.partial`. Rules ask; none of them compares spellings.
 
+Of a tree in parts it has only those parsed that an answer depends on.
+
 The language facts are those of the reference manual, chapter 4.2 "Naming and binding", of PEP 572 (where a
 walrus binds), PEP 634 (what a pattern binds) and PEP 695 (type parameters).
 """
@@ -12,10 +14,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 
 from fissix.pgen2 import token
@@ -23,6 +25,7 @@ from fissix.pytree import Leaf, Node
 
 from .calls import Call, Tree, ancestry, call_at, end, first_leaf, literal_text, start, unwrapped
 from .parsing import symbols
+from .parts import Part, Parted
 
 PARTIAL = "functools.partial"
 _FSTRING = re.compile(r"[a-z]*[ft][a-z]*['\"]", re.IGNORECASE)  # PEP 498 and PEP 750
@@ -74,8 +77,8 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)  # name -> "global" | "nonlocal"
 
-    def bind(self, binding: Binding) -> None:
-        """Record `binding` in the scope where it takes effect (PEP 572, `global`, `nonlocal`)."""
+    def bind(self, binding: Binding) -> Scope:
+        """Record `binding` in the scope where it takes effect (PEP 572, `global`, `nonlocal`), which is returned."""
         scope: Scope = self
         while scope.kind == "comprehension" and binding.how is How.ASSIGNED and scope.parent:
             scope = scope.parent
@@ -89,6 +92,42 @@ class Scope:
                 outer = outer.parent
             scope = outer or scope
         scope.bindings.setdefault(binding.name, []).append(binding)
+        return scope
+
+
+@dataclass(eq=False)
+class Inside:
+    """What the names of one part are.
+
+    `used` is every NAME leaf that reads or binds a variable, by its spelling; `fstrings` are the f-strings, of which
+    the insides have no leaves; `modules` is what `import a.b.c` imports beyond the name that it binds.
+    """
+
+    scopes: list[Scope] = field(default_factory=list)
+    used: dict[str, list[Leaf]] = field(default_factory=dict)
+    fstrings: list[str] = field(default_factory=list)
+    modules: list[tuple[Node, str]] = field(default_factory=list)
+
+    @cached_property
+    def ordered(self) -> list[Leaf]:
+        """Every leaf of `used`, in order."""
+        return sorted((leaf for leaves in self.used.values() for leaf in leaves), key=lambda leaf: leaf.start)
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Where each of `ordered` begins."""
+        return [leaf.start for leaf in self.ordered]
+
+    @cached_property
+    def variables(self) -> frozenset[int]:
+        """The ids of the leaves of `used`."""
+        return frozenset(map(id, self.ordered))
+
+    @cached_property
+    def scopes_in_order(self) -> tuple[list[int], list[Scope]]:
+        """Where each scope begins, and the scopes."""
+        scopes = sorted(self.scopes, key=lambda scope: start(scope.node))
+        return [start(scope.node) for scope in scopes], scopes
 
 
 @dataclass(frozen=True)
@@ -113,28 +152,49 @@ _NOTHING = Meaning()
 class Names:
     """The names of one module; built from its tree, asked about its expressions."""
 
-    def __init__(self, tree: Node, wrappers: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Collect the scopes and bindings of `tree` (a `file_input`, from `parsing.parse`).
+    def __init__(self, tree: Parted, wrappers: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Collect the scopes and bindings of `tree`, of each part when it is parsed.
 
         `wrappers` are dotted paths that mean others.
         """
+        self.tree = tree
         self._wrappers = wrappers
         self.module = Scope(tree, "module", None)
         self._scopes: dict[int, Scope] = {id(tree): self.module}
-        self._bindings: dict[int, list[Binding]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}
         self.stars: list[str] = []  # modules imported with `*`
-        self.modules: list[
-            tuple[Node, str]
-        ] = []  # what `import a.b.c` imports beyond the name it binds
-        self._ordered: list[Leaf] = []
-        self._offsets: list[int] = []
-        self.used: dict[
-            str, list[Leaf]
-        ] = {}  # every NAME leaf that reads or binds a variable, by spelling
-        self.fstrings: list[str] = []
         self.binders: dict[int, Scope] = {}  # the scope of each leaf that binds, by the leaf's id
-        _Collector(self, tree).run()
+        self.declared: list[tuple[_Collector, Leaf, Node]] = []  # `name: T` of the module, which another part may bind
+        self._insides: dict[Part, Inside] = {}
+        self._assigning: dict[int, list[tuple[Scope, str]]] = {}  # the names of each value, by the value's id
+        self._of_jax: dict[Part | None, frozenset[str]] = {}
+        self._unbound: dict[str, list[Part]] = {}  # parts that will bind a name of the module when they are parsed
+        tree.followers.append(self._collect)
+        for part in tree.parts:
+            if part.is_parsed:
+                self._collect(part)
+            elif part.name:
+                self._unbound.setdefault(part.name, []).append(part)
+            else:
+                part.nodes  # noqa: B018  # it may bind anything
+        for collector, leaf, statement in self.declared:
+            if not self.of_module(leaf.value):
+                collector.bind(self.module, leaf, How.OTHER, statement)
+
+    def _collect(self, part: Part) -> None:
+        """Learn what is in `part`, which has just been parsed."""
+        inside = self._insides[part] = Inside()
+        _Collector(self, inside, part.nodes).run()
+        bindings = self.module.bindings.get(part.name, [])
+        bindings.sort(key=lambda binding: start(binding.node))
+
+    def inside(self, part: Part) -> Inside:
+        """What is in `part`."""
+        part.nodes  # noqa: B018  # has it collected
+        return self._insides[part]
+
+    def _insides_of(self, parts: Iterable[Part]) -> list[Inside]:
+        return [self.inside(part) for part in parts]
 
     # -- the question --
 
@@ -188,128 +248,133 @@ class Names:
     def lookup(self, name: str, scope: Scope) -> list[Binding]:
         """All bindings of `name` as seen from `scope` (a class's names are seen from its own body only)."""
         current: Scope | None = scope
-        while current:
+        while current and current is not self.module:
             if current is scope or current.kind != "class":
                 if current.elsewhere.get(name) == "global":
-                    return self.module.bindings.get(name, [])
+                    break
                 if name in current.bindings:
                     return current.bindings[name]
             current = current.parent
-        return []
+        return self.of_module(name)
 
-    @cached_property
-    def named(self) -> frozenset[int]:
-        """The ids of all expressions that are each the one value of a name, without parentheses.
+    def of_module(self, name: str) -> list[Binding]:
+        """All bindings of `name` at module level, in order; [] for none."""
+        for part in self._unbound.pop(name, []):
+            part.nodes  # noqa: B018  # has it collected
+        return self.module.bindings.get(name, [])
+
+    def is_named(self, value: Tree) -> bool:
+        """Whether `value` is what a name is assigned, once.
 
         Names of a class are left out: its attributes are reached in ways that are not seen here.
         """
-        scopes = (scope for scope in self._scopes.values() if scope.kind != "class")
-        once = (bs[0] for scope in scopes for bs in scope.bindings.values() if len(bs) == 1)
-        return frozenset(id(unwrapped(b.value)) for b in once if b.how is How.ASSIGNED and b.value)
+        return any(
+            scope.kind != "class" and len(self.lookup(name, scope)) == 1
+            for scope, name in self._assigning.get(id(unwrapped(value)), [])
+        )
 
     def is_in_fstring(self, leaf: Tree) -> bool:
         """Whether an f-string of the module may read a name spelled like `leaf`: their insides have no leaves."""
         word = re.compile(rf"\b{re.escape(leaf.value)}\b")
-        return any(word.search(text) for text in self.fstrings)
+        insides = self._insides_of(self.tree.holding(leaf.value))
+        return any(word.search(text) for inside in insides for text in inside.fstrings)
 
     def uses(self, binding_leaf: Leaf) -> list[Leaf]:
         """Every other leaf of the same spelling that refers to the same bindings as `binding_leaf`."""
-        mine = self.bindings(binding_leaf)
+        name, mine = binding_leaf.value, self.bindings(binding_leaf)
+        is_local = mine is not self.module.bindings.get(name)
+        parts = [self.tree.part_of(binding_leaf)] if is_local else self._naming(name)
         return [
             leaf
-            for leaf in self.used.get(binding_leaf.value, [])
+            for inside in self._insides_of(parts)
+            for leaf in inside.used.get(name, [])
             if leaf is not binding_leaf and self.bindings(leaf) is mine
         ]
 
-    @cached_property
-    def of_jax(self) -> frozenset[str]:
-        """The spellings of all variables that may refer to something of JAX, or of a GPU compiler."""
-        found = {
-            name
-            for name, bindings in self._everywhere.items()
-            if any(word in b.path for b in bindings for word in ("jax", "triton", "mosaic"))
-        }
-        if self.stars:
-            found.update(self.used)
-        aliases = [
-            (name, first_leaf(b.value).value)
-            for name, bindings in self._everywhere.items()
-            for b in bindings
-            if b.value is not None
-        ]
-        grown = True
-        while grown:
-            more = {name for name, origin in aliases if origin in found} - found
-            grown = bool(more)
-            found |= more
-        return frozenset(found)
+    def may_be_of_jax(self, leaf: Leaf) -> bool:
+        """Whether a variable spelled like `leaf`, where it stands, may refer to something of JAX or of a GPU compiler."""
+        return bool(self.stars) or leaf.value in self._spelled_of_jax(self.tree.part_of(leaf))
+
+    def variables_of_jax(self, part: Part) -> Iterator[Leaf]:
+        """Every variable leaf in `part` that may refer to something of JAX, or of a GPU compiler."""
+        used = self.inside(part).used
+        names = used if self.stars else self._spelled_of_jax(part)
+        return (leaf for name in names for leaf in used.get(name, ()))
+
+    def _spelled_of_jax(self, part: Part | None) -> frozenset[str]:
+        """The names that may be of JAX, as seen in `part`; with None, those of the module."""
+        if part not in self._of_jax:
+            scopes = self.inside(part).scopes if part else [self.module]
+            found = set(self._spelled_of_jax(None)) if part else set()
+            _grow(found, scopes)
+            self._of_jax[part] = frozenset(found)
+        return self._of_jax[part]
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
-        return id(leaf) in self._variables
-
-    @cached_property
-    def _variables(self) -> frozenset[int]:
-        return frozenset(id(leaf) for leaves in self.used.values() for leaf in leaves)
+        return id(leaf) in self.inside(self.tree.part_of(leaf)).variables
 
     def scopes_in(self, node: Tree) -> list[Scope]:
-        """The scopes that `node` opens, and those inside it."""
-        starts, scopes = self._scopes_in_order
+        """The scopes that `node`, which is not the whole module, opens, and those inside it."""
+        starts, scopes = self.inside(self.tree.part_of(node)).scopes_in_order
         found = scopes[bisect_left(starts, start(node)) : bisect_left(starts, end(node))]
         return [scope for scope in found if end(scope.node) <= end(node)]
 
-    @cached_property
-    def _scopes_in_order(self) -> tuple[list[int], list[Scope]]:
-        """Where each scope of the module begins, and the scopes."""
-        scopes = sorted(self._scopes.values(), key=lambda scope: start(scope.node))
-        return [start(scope.node) for scope in scopes], scopes
-
     def read_in(self, node: Tree) -> list[Leaf]:
         """Every variable leaf inside `node`, in order."""
-        if not self._ordered:
-            everything = [leaf for leaves in self.used.values() for leaf in leaves]
-            self._ordered = sorted(everything, key=lambda leaf: leaf.start)
-            self._offsets = [leaf.start for leaf in self._ordered]
-        first = bisect_left(self._offsets, start(node))
-        return self._ordered[first : bisect_left(self._offsets, end(node))]
+        if node is self.tree:
+            return [leaf for inside in self._insides_of(self.tree.parts) for leaf in inside.ordered]
+        inside = self.inside(self.tree.part_of(node))
+        first = bisect_left(inside.offsets, start(node))
+        return inside.ordered[first : bisect_left(inside.offsets, end(node))]
+
+    def is_used(self, name: str) -> bool:
+        """Whether anything in the module reads or binds a variable of that spelling."""
+        return any(name in inside.used for inside in self._insides_of(self._naming(name)))
+
+    def _naming(self, name: str) -> Iterator[Part]:
+        """The parts in which `name` may stand as a variable."""
+        return (part for part in self.tree.holding(name) if part.matches(_variable(name)))
 
     def bound_anywhere(self, name: str) -> list[Binding]:
         """Every binding of `name` in any scope of the module."""
-        return self._everywhere.get(name, [])
+        insides = self._insides_of(
+            part for part in self.tree.holding(name) if part.matches(_binding(name))
+        )
+        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
+        return [binding for scope in scopes for binding in scope.bindings.get(name, [])]
 
-    @cached_property
-    def _everywhere(self) -> dict[str, list[Binding]]:
-        """The bindings of every name, of all scopes together."""
-        found: dict[str, list[Binding]] = {}
-        for scope in self._scopes.values():
-            for name, bindings in scope.bindings.items():
-                found.setdefault(name, []).extend(bindings)
-        return found
+    def imported(self, *words: str) -> Iterator[tuple[Scope, str]]:
+        """The dotted path of all that is imported with one of `words` in its path, and the scope that imports it."""
+        parts = [part for part in self.tree.holding(*words) if part.holds("import")]
+        insides = self._insides_of(parts)
+        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
+        found = [(s, b.path) for s in scopes for bs in s.bindings.values() for b in bs if b.how is How.IMPORT]
+        found += [(self.scope(node), path) for inside in insides for node, path in inside.modules]
+        return (one for one in found if any(word in one[1] for word in words))
 
-    def imported(self) -> Iterator[tuple[Scope, str]]:
-        """The dotted path of everything that is imported, with the scope that imports it."""
-        for scope in self._scopes.values():
-            for bindings in scope.bindings.values():
-                yield from ((scope, b.path) for b in bindings if b.how is How.IMPORT)
-        yield from ((self.scope(node), path) for node, path in self.modules)
+    def wrapping(self, words: Iterable[str]) -> list[str]:
+        """The names of the wrappers that mean something whose name is one of `words`."""
+        means = self._wrappers.items()
+        return [path.rpartition(".")[2] for path, meant in means if meant.rpartition(".")[2] in words]
 
     def names_of(self, path: str) -> list[str]:
         """The names that the module's imports give to the dotted path `path`."""
+        parts = self.tree.holding(path.rpartition(".")[2])
+        insides = self._insides_of(part for part in parts if part.holds("import"))
+        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
         return sorted(
-            {
-                name
-                for s in self._scopes.values()
-                for name, bs in s.bindings.items()
-                if any(b.path == path for b in bs)
-            }
+            {name for s in scopes for name, bs in s.bindings.items() if any(b.path == path for b in bs)}
         )
 
     def leaf_at(self, offset: int) -> Leaf:
         """The leaf that stands at `offset`, or the first one after it."""
-        node: Tree = self.module.node
-        while isinstance(node, Node):
-            node = next((c for c in node.children if end(c) > offset), node.children[-1])
-        return node
+        nodes = self.tree.part_at(offset).nodes
+        while True:
+            node = next((c for c in nodes if end(c) > offset), nodes[-1])
+            if isinstance(node, Leaf):
+                return node
+            nodes = node.children
 
     def runs_surely(self, binding: Binding) -> bool:
         """Whether what binds runs whenever its scope does: not in a branch, a loop, a handler, or another scope."""
@@ -351,6 +416,11 @@ class Names:
         """Make the scope of `node`; for the collector."""
         scope = self._scopes[id(node)] = Scope(node, kind, parent)
         return scope
+
+    def assigns(self, binding: Binding, scope: Scope) -> None:
+        """Note that a name of `scope` is assigned the value of `binding`; for the collector."""
+        if binding.how is How.ASSIGNED and binding.value is not None:
+            self._assigning.setdefault(id(unwrapped(binding.value)), []).append((scope, binding.name))
 
     # -- how it is told --
 
@@ -433,6 +503,37 @@ class Names:
         return _NOTHING
 
 
+@cache
+def _variable(name: str) -> re.Pattern[str]:
+    """What a text must match in which `name` stands as a variable, and not only as an attribute."""
+    return re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+
+
+@cache
+def _binding(name: str) -> re.Pattern[str]:
+    """What a text must match in which `name` is bound: more than a read of its attributes, or a word in a sentence.
+
+    `import name.submodule` binds it, too.
+    """
+    word = re.escape(name)
+    return re.compile(
+        rf"(?<![\w.]){word}(?!\w)(?![ \t]*\.)(?![ \t]+(?!(?:in|if|as)\b)\w)"
+        rf"|\bimport\b(?:[^\r\n;\#]|\\\r?\n|\\\r)*\b{word}\b"
+    )
+
+
+def _grow(found: set[str], scopes: Iterable[Scope]) -> None:
+    """Add to `found` the names in `scopes` that may be of JAX: by their imports, or as aliases of others."""
+    everything = [b for scope in scopes for bindings in scope.bindings.values() for b in bindings]
+    found.update(b.name for b in everything if any(w in b.path for w in ("jax", "triton", "mosaic")))
+    aliases = [(b.name, first_leaf(b.value).value) for b in everything if b.value is not None]
+    grown = True
+    while grown:
+        more = {name for name, origin in aliases if origin in found} - found
+        grown = bool(more)
+        found |= more
+
+
 def _root(power: Node) -> Tree:
     """What the attributes, subscripts and calls of `power` follow; an `await` may stand before it."""
     root: Tree = power.children[1 if power.children[0].type == token.AWAIT else 0]
@@ -511,14 +612,16 @@ def _branches(one: Tree, other: Tree) -> bool:
 
 
 class _Collector:
-    """One walk over a module's tree that opens its scopes and records every binding.
+    """One walk over the statements of a part that opens their scopes and records every binding.
 
     It keeps its own stack, so that deep code can't exhaust Python's.
     """
 
-    def __init__(self, names: Names, tree: Node) -> None:
+    def __init__(self, names: Names, inside: Inside, nodes: list[Tree]) -> None:
         self.names = names
-        self.stack: list[tuple[Tree, Scope]] = [(tree, names.module)]
+        self.inside = inside
+        self.stack: list[tuple[Tree, Scope]] = []
+        self.push(nodes, names.module)
         self.declared: list[tuple[Scope, Leaf, Node]] = []  # `name: T` makes a name local, unbound
         self.nonlocals: list[tuple[Scope, Binding]] = []  # bound once all outer names are known
         self.visits = {
@@ -548,9 +651,9 @@ class _Collector:
             node, scope = self.stack.pop()
             if isinstance(node, Leaf):
                 if node.type == token.NAME:
-                    self.names.used.setdefault(node.value, []).append(node)
+                    self.inside.used.setdefault(node.value, []).append(node)
                 elif node.type == token.STRING and _FSTRING.match(node.value):
-                    self.names.fstrings.append(node.value)
+                    self.inside.fstrings.append(node.value)
                 continue
             visit = self.visits.get(node.type)
             if visit:
@@ -558,16 +661,23 @@ class _Collector:
             else:
                 self.children(node, scope)
         for scope, binding in self.nonlocals:
-            scope.bind(binding)
+            self.names.assigns(binding, scope.bind(binding))
         for scope, leaf, statement in self.declared:
-            if leaf.value not in scope.bindings:
+            if scope is self.names.module:
+                self.names.declared.append((self, leaf, statement))
+            elif leaf.value not in scope.bindings:
                 self.bind(scope, leaf, How.OTHER, statement)
 
     def children(self, node: Node, scope: Scope) -> None:
         """Visit all children; where one is a comprehension's `for`, all of them are in its scope."""
         if any(child.type == symbols.comp_for for child in node.children):
-            scope = self.names.open(node, "comprehension", scope)
+            scope = self.open(node, "comprehension", scope)
         self.stack.extend((child, scope) for child in reversed(node.children))
+
+    def open(self, node: Tree, kind: str, parent: Scope) -> Scope:
+        scope = self.names.open(node, kind, parent)
+        self.inside.scopes.append(scope)
+        return scope
 
     def push(self, nodes: list[Tree], scope: Scope) -> None:
         self.stack.extend((node, scope) for node in reversed(nodes))
@@ -581,13 +691,13 @@ class _Collector:
         path: str = "",
         value: Tree | None = None,
     ) -> None:
-        self.names.used.setdefault(leaf.value, []).append(leaf)
+        self.inside.used.setdefault(leaf.value, []).append(leaf)
         self.names.binders[id(leaf)] = scope
         binding = Binding(leaf.value, how, node, path, value)
         if scope.elsewhere.get(leaf.value) == "nonlocal":
             self.nonlocals.append((scope, binding))
         else:
-            scope.bind(binding)
+            self.names.assigns(binding, scope.bind(binding))
 
     def targets(self, node: Tree, scope: Scope, owner: Node) -> None:
         """Bind the names in an assignment target, a loop's or a `with`'s; visit what is evaluated in it."""
@@ -601,7 +711,7 @@ class _Collector:
                 self.targets(child, scope, owner)
 
     def body(self, node: Node, scope: Scope, kind: str) -> Scope:
-        inner = self.names.open(node, kind, scope)
+        inner = self.open(node, kind, scope)
         self.stack.append((node.children[-1], inner))
         return inner
 
@@ -636,7 +746,7 @@ class _Collector:
         self.bind(scope, node.children[1], How.CLASS, node)
         parameters = node.children[2]
         if parameters.type == symbols.typeparams:  # methods see them (PEP 695)
-            scope = self.names.open(parameters, "type parameters", scope)
+            scope = self.open(parameters, "type parameters", scope)
         self.body(node, scope, "class")
         self.push(node.children[2:-1], scope)
 
@@ -648,7 +758,7 @@ class _Collector:
             else:
                 leaf = item.children[0] if isinstance(item, Node) else item
                 path = leaf.value
-                self.names.modules.append((node, "".join(str(item).split())))
+                self.inside.modules.append((node, "".join(str(item).split())))
             self.bind(scope, leaf, How.IMPORT, node, path="".join(path.split()))
 
     def import_from(self, node: Node, scope: Scope) -> None:

@@ -465,20 +465,19 @@ def _all_transformations(module: Module) -> tuple[tuple[str, Tree, list[Node]], 
 
 def _transformations(module: Module) -> Iterator[tuple[str, Tree, list[Node]]]:
     """Each use of `jax.checkpoint` and `jax.vmap`: its name, what it transforms, the functions that run in that."""
-    if not any(word in module.text for word in _TRANSFORMATIONS):
-        return
-    for call in calls_in(module.tree):
+    nodes = [node for part in module.mentions.of(*_TRANSFORMATIONS) for node in part.nodes]
+    for call in (call for node in nodes for call in calls_in(node)):
         first = call.positional(0)
         name = _transformation(module.names.callee(call).path)
         if name and first is not None:
             meanings = (module.names.meaning(leaf) for leaf in module.names.read_in(first))
             named = [m.definition for m in meanings if m.definition is not None]
             yield name, first, _reached(module, [*module.functions.definitions(first), *named])
-    for node in module.tree.pre_order():
-        if node.type == symbols.decorator:
-            name = _transformation(_path_of_decorator(module, node.children[1]))
+    for inner in (inner for node in nodes for inner in node.pre_order()):
+        if inner.type == symbols.decorator:
+            name = _transformation(_path_of_decorator(module, inner.children[1]))
             if name:
-                yield name, decorated(node), _reached(module, [decorated(node)])
+                yield name, decorated(inner), _reached(module, [decorated(inner)])
 
 
 def _transformation(path: str) -> str:

@@ -39,7 +39,7 @@ class SyntaxFault(Exception):
         return f"{self.line}:{self.column}: {self.message}"
 
 
-class _FaultAt(Exception):
+class FaultAt(Exception):
     """A fault at an offset, before it is known on which line that is."""
 
     def __init__(self, message: str, offset: int) -> None:
@@ -279,11 +279,18 @@ _COLON = _OPERATORS[":"]
 
 # --- Tokens -----------------------------------------------------------------------------------
 
-_NL = r"(?:\r?\n|\r(?!\n))"
-_CONTINUED = rf"[ \t\f]*(?:\\{_NL}[ \t\f]*)*"
-_IN_BRACKETS_SPACE = rf"[ \t\f\r\n]*(?:(?:\#[^\r\n]*(?![^\r\n])|\\{_NL})[ \t\f\r\n]*)*"
+NEWLINE = r"(?:\r?\n|\r(?!\n))"
+_CONTINUED = rf"[ \t\f]*(?:\\{NEWLINE}[ \t\f]*)*"
+_IN_BRACKETS_SPACE = rf"[ \t\f\r\n]*(?:(?:\#[^\r\n]*(?![^\r\n])|\\{NEWLINE})[ \t\f\r\n]*)*"
 _ANY_WORD = r"(?:[A-Za-z_]|[^\x00-\x7f])(?:\w|[^\x00-\x7f])*"
 _DIGITS = r"[0-9](?:_?[0-9])*"
+
+# A string without its prefix. That of an f-string ends elsewhere, if a quote stands in its braces (PEP 701).
+PLAIN_STRING = r"""(?:
+    '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''
+  | \"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"""
+  | '(?!'')[^'\\\r\n]*(?:\\(?:\r\n|.)[^'\\\r\n]*)*'
+  | "(?!"")[^"\\\r\n]*(?:\\(?:\r\n|.)[^"\\\r\n]*)*")"""
 
 # The kinds of token, as the numbers of the groups that match them.
 _WORD, _OPERATOR, _OPEN, _CLOSE, _LITERAL, _DIGIT, _FORMATTED, _LINE_END, _ODD_WORD = range(1, 10)
@@ -293,18 +300,14 @@ _TOKEN = rf"""(?:
 | (->|:=|(?:\*\*|//|>>|<<|[-+*/%&|^@<>=])=?|!=|[,:;~!]|\.(?![0-9]))
 | ([(\[{{])
 | ([)\]}}])
-| ((?:[uU]|[rR][bB]?|[bB][rR]?)?(?:
-    '''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''
-  | \"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"""
-  | '(?!'')[^'\\\r\n]*(?:\\(?:\r\n|.)[^'\\\r\n]*)*'
-  | "(?!"")[^"\\\r\n]*(?:\\(?:\r\n|.)[^"\\\r\n]*)*"))
+| ((?:[uU]|[rR][bB]?|[bB][rR]?)?{PLAIN_STRING})
 | ((?:0[xX](?:_?[0-9a-fA-F])+ | 0[oO](?:_?[0-7])+ | 0[bB](?:_?[01])+
     | (?:{_DIGITS}\.(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?[jJ]?
     | {_DIGITS}[eE][-+]?{_DIGITS}[jJ]? | {_DIGITS}[jJ]
     | (?:0(?:_?0)*|[1-9](?:_?[0-9])*)(?!\.))
    (?:(?!\w)|(?=and|else|for|i[fns]|not|or)))
 | ((?:[fFtT][rR]?|[rR][fFtT])(?:'''|\"""|'|"))
-| (?:\#[^\r\n]*)?({_NL}|\Z)
+| (?:\#[^\r\n]*)?({NEWLINE}|\Z)
 | ({_ANY_WORD})
 )"""
 _in_line = re.compile(_CONTINUED + _TOKEN, re.VERBOSE | re.DOTALL).match
@@ -314,13 +317,12 @@ _space_in_brackets = re.compile(_IN_BRACKETS_SPACE)
 # Blank lines, the indentation, and a look at whether a soft keyword follows. Continuations are as
 # CPython takes them: the first white space that has a width is the indentation.
 _line_start = re.compile(
-    rf"(?:{_CONTINUED}(?:#[^\r\n]*)?{_NL})*(?:(?:[ \t\f]*\f)?\\{_NL})*"
-    rf"([ \t\f]*)(?:\\{_NL}[ \t\f]*)*"
+    rf"(?:{_CONTINUED}(?:#[^\r\n]*)?{NEWLINE})*(?:(?:[ \t\f]*\f)?\\{NEWLINE})*"
+    rf"([ \t\f]*)(?:\\{NEWLINE}[ \t\f]*)*"
     r"(?=((?:match|case)(?![\w\x80-\U0010ffff]))?)"
 ).match
-_comment_lines = re.compile(rf"([ \t\f]*)#[^\r\n]*{_NL}?").finditer
-_all_words = re.compile(r"[^\W\d]\w*").findall
-_line_ends = re.compile(_NL).finditer
+_comment_lines = re.compile(rf"([ \t\f]*)#[^\r\n]*{NEWLINE}?").finditer
+_NEWLINES = re.compile(NEWLINE)
 _aliased_name = re.compile(rf"{_CONTINUED}({_ANY_WORD})").match
 _plain = re.compile(r"[^{}\\\r\n\"']*")
 
@@ -348,7 +350,7 @@ def _width(indent: str) -> int:
 def _format_end(text: str, at: int, quote: str, raw: bool, spec: bool, level: int = 0) -> int:
     """The offset after the f-string (or, with ``spec``, the replacement field) that goes on here."""
     if level > 100:
-        raise _FaultAt("f-string nested too deeply", at)
+        raise FaultAt("f-string nested too deeply", at)
     begin = at
     while True:
         at = _after(_plain, text, at)
@@ -359,16 +361,16 @@ def _format_end(text: str, at: int, quote: str, raw: bool, spec: bool, level: in
             return at + 1
         elif char in ("{", "}"):
             if text[at + 1 : at + 2] != char:
-                raise _FaultAt("f-string: single '}' is not allowed", at)
+                raise FaultAt("f-string: single '}' is not allowed", at)
             at += 2
         elif char == "\\":
             at = _escape_end(text, at, raw)
         elif text.startswith(quote, at):
             if spec:
-                raise _FaultAt("f-string: expecting '}'", at)
+                raise FaultAt("f-string: expecting '}'", at)
             return at + len(quote)
         elif not char or (char in "\r\n" and len(quote) == 1 and not spec):
-            raise _FaultAt("unterminated f-string literal", begin)
+            raise FaultAt("unterminated f-string literal", begin)
         else:
             at += 1
 
@@ -387,7 +389,7 @@ def _field_end(text: str, at: int, quote: str, raw: bool, level: int) -> int:
     while (found := _in_brackets(text, at)) and found.end() > at:
         at, kind = found.end(), found.lastindex
         if kind == _FORMATTED:
-            at = _formatted_end(text, found[_FORMATTED], at, level + 1)
+            at = formatted_end(text, found[_FORMATTED], at, level + 1)
         elif kind == _OPEN:
             depth += 1
         elif kind == _CLOSE:
@@ -398,11 +400,11 @@ def _field_end(text: str, at: int, quote: str, raw: bool, level: int) -> int:
             spec = found.start(_OPERATOR) + 1
             return _format_end(text, spec, quote, raw, True, level + 1)
     if not found or found[_CLOSE] != "}":
-        raise _FaultAt("f-string: expecting '}'", begin - 1)
+        raise FaultAt("f-string: expecting '}'", begin - 1)
     return at
 
 
-def _formatted_end(text: str, opening: str, at: int, level: int = 0) -> int:
+def formatted_end(text: str, opening: str, at: int, level: int = 0) -> int:
     """The offset after the f-string or t-string of which ``opening`` is prefix and quote."""
     letters = opening.rstrip("'\"")
     return _format_end(text, at, opening[len(letters) :], "r" in letters.lower(), False, level)
@@ -429,7 +431,7 @@ def _logical_line(text: str, at: int) -> Iterator[_Token]:
             if label == _TYPE and not _starts_alias(text, at):
                 label = name
             elif kind == _ODD_WORD and not _is_identifier(value):
-                raise _FaultAt(f"invalid name {value!r}", start)
+                raise FaultAt(f"invalid name {value!r}", start)
         elif kind == _OPERATOR:
             label = operators[value]
         elif kind == _OPEN:
@@ -439,7 +441,7 @@ def _logical_line(text: str, at: int) -> Iterator[_Token]:
         elif kind == _CLOSE:
             label = operators[value]
             if not brackets:
-                raise _FaultAt(f"unmatched {value!r}", start)
+                raise FaultAt(f"unmatched {value!r}", start)
             brackets.pop()
             if not brackets:
                 scan = _in_line
@@ -448,25 +450,25 @@ def _logical_line(text: str, at: int) -> Iterator[_Token]:
         elif kind == _DIGIT:
             label = _NUMBER
         elif kind == _FORMATTED:
-            label, at = _STRING, _formatted_end(text, value, at)
+            label, at = _STRING, formatted_end(text, value, at)
             value = text[start:at]
         else:
             break
         yield label, value, start
     if brackets:
-        raise _FaultAt(f"{text[brackets[-1]]!r} was never closed", brackets[-1])
+        raise FaultAt(f"{text[brackets[-1]]!r} was never closed", brackets[-1])
     yield _NEWLINE, value, start
 
 
-def _unknown(text: str, at: int, brackets: list[int]) -> _FaultAt:
+def _unknown(text: str, at: int, brackets: list[int]) -> FaultAt:
     """Why no token starts here."""
     at = _after(_space_in_brackets if brackets else _continued, text, at)
     rest = text[at : at + 5]
     if rest[:1].isdigit() or rest[:1] == ".":
-        return _FaultAt("invalid number", at)
+        return FaultAt("invalid number", at)
     if re.match(r"[A-Za-z]{0,2}[\"']", rest):
-        return _FaultAt("unterminated string literal", at)
-    return _FaultAt(f"invalid character {rest[:1]!r}", at)
+        return FaultAt("unterminated string literal", at)
+    return FaultAt(f"invalid character {rest[:1]!r}", at)
 
 
 def _starts_alias(text: str, at: int) -> bool:
@@ -517,7 +519,7 @@ def _tokens(text: str) -> Iterator[_Token]:
                 in_match.pop()
                 yield _DEDENT, "", place
             if width != indents[-1]:
-                raise _FaultAt("unindent matches no outer indentation level", after)
+                raise FaultAt("unindent matches no outer indentation level", after)
         at = after
         opens_match = soft == "match" and _starts_match(text, at + len(soft))
         if opens_match or (soft == "case" and in_match[-1]):
@@ -554,17 +556,18 @@ def parse_part(text: str, start: int, end: int) -> Node:
     Raises SyntaxFault if the part is not a sequence of statements.
     """
     part = text[start:end]
-    lines = [0, *(found.end() for found in _line_ends(part))]
-    first_line = 1 + sum(1 for _ in _line_ends(text, 0, start))
+    lines = [0, *(found.end() for found in _NEWLINES.finditer(part))]
+    has_returns = text.find("\r", 0, start) >= 0
+    ended = len(_NEWLINES.findall(text, 0, start)) if has_returns else text.count("\n", 0, start)
     try:
         if "\0" in part:
-            raise _FaultAt("source text cannot contain null bytes", part.index("\0"))
+            raise FaultAt("source text cannot contain null bytes", part.index("\0"))
         with _collector_paused():
-            return _tree(part, start, lines, first_line)
-    except _FaultAt as fault:
+            return _tree(part, start, lines, 1 + ended)
+    except FaultAt as fault:
         line = bisect_right(lines, fault.offset) - 1
         column = fault.offset - lines[line] + 1
-        raise SyntaxFault(fault.message, first_line + line, column) from None
+        raise SyntaxFault(fault.message, 1 + ended + line, column) from None
 
 
 @contextmanager
@@ -619,10 +622,10 @@ def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:
                 below, type, state, chain = step
                 children = [child]
                 if len(stack) > _MAX_DEPTH:
-                    raise _FaultAt("nested too deeply", start)
+                    raise FaultAt("nested too deeply", start)
         except KeyError:
             innermost = chain.states[-1] if chain.states else state
-            raise _FaultAt(_unexpected(label, value, innermost), start) from None
+            raise FaultAt(_unexpected(label, value, innermost), start) from None
         child = leaf = new(Leaf)
         leaf.type = token_types[label]
         leaf.value = value
@@ -634,9 +637,7 @@ def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:
         leaf.end = base + previous
         leaf.fixers_applied = []
     children.append(child)
-    root = _node(type, children)
-    root.used_names = set(_all_words(text))  # fissix's fixers ask for it, to find a free name
-    return root
+    return _node(type, children)
 
 
 def _node(type: int, children: list[Any]) -> Node:

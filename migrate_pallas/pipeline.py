@@ -23,6 +23,7 @@ from .gates import additions
 from .module import Module
 from .newer import require_python
 from .parsing import SyntaxFault, parse
+from .parts import Part, in_parts
 from .releases import CHIPS
 from .rules import all_rules, fixers, running
 from .settings import REMOVE, Settings
@@ -53,7 +54,7 @@ def examine(text: str, settings: Settings) -> Examined:
     if len(text) > LONGEST:
         message = f"{len(text):,} characters, among them words of Pallas: no more than {LONGEST:,} are parsed"
         raise FileFault("MP903", f"{message}. Split it, or leave it out with --exclude")
-    module = Module(text, parse(text), settings, running(settings))
+    module = Module(text, in_parts(text), settings, running(settings))
     if module.skips_file:
         return Examined(text, module)
     try:
@@ -82,9 +83,21 @@ def applicable(text: str, settings: Settings) -> tuple[str, ...]:
 
 
 def run_fixers(module: Module, codes: tuple[str, ...]) -> None:
-    """Let each fixer of the rules `codes` see each node, in one walk; fixers of one pattern share its matches."""
-    by_type = _patterns_by_type(codes)
-    stack: list[Node | Leaf] = [module.tree]
+    """Let each fixer of the rules `codes` see each node of the parts that it may select from.
+
+    Each part is walked once; fixers of one pattern share its matches.
+    """
+    selecting: dict[Part, list[str]] = {}
+    for rule in all_rules():
+        if rule.code in codes:
+            for part in rule.parts(module):
+                selecting.setdefault(part, []).append(rule.code)
+    for part in sorted(selecting, key=lambda part: part.start):
+        _run_in(module, part, _patterns_by_type(tuple(selecting[part])))
+
+
+def _run_in(module: Module, part: Part, by_type: dict[int, list[list[BaseFix]]]) -> None:
+    stack: list[Node | Leaf] = [*reversed(part.nodes)]
     while stack:
         node = stack.pop()
         for first, *others in by_type.get(node.type, ()):

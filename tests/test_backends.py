@@ -9,7 +9,7 @@ import pytest
 from migrate_pallas.backends import CPU, GPU, PLATFORMS, TPU, Backends
 from migrate_pallas.calls import unwrapped
 from migrate_pallas.names import Names
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 
 IMPORTS = """
 import functools, os, platform, sys
@@ -22,7 +22,7 @@ from jax.extend import backend as jex_backend
 
 def truths(expression: str, before: str = "") -> tuple[bool | None, ...]:
     """What `expression` is on CPU, GPU and TPU, in a function after the statements `before`."""
-    tree = parse(f"{IMPORTS}{dedent(before)}\ndef asked():\n    return (\n{expression}\n)\n")
+    tree = in_parts(f"{IMPORTS}{dedent(before)}\ndef asked():\n    return (\n{expression}\n)\n")
     names = Names(tree)
     returned = tree.children[-2].children[-1].children[-2].children[0].children[1]
     backends = Backends(names, "on_tpu")
@@ -261,7 +261,7 @@ def test_near_misses_are_unknown(before, expression):
 )
 def test_code_that_backend_tests_keep_from_running(source, on_cpu, on_gpu, on_tpu):
     source = source.replace("T", '(jax.default_backend() == "tpu")')
-    tree = parse(f"import jax\n{source}")
+    tree = in_parts(f"import jax\n{source}")
     here = next(leaf for leaf in tree.leaves() if leaf.value == "HERE")
     backends = Backends(Names(tree), "on_tpu")
     found = {platform: backends.unreached(here, platform) for platform in PLATFORMS}
@@ -288,6 +288,6 @@ def test_code_that_backend_tests_keep_from_running(source, on_cpu, on_gpu, on_tp
     ],
 )
 def test_a_try_with_a_fallback(source, has_one):
-    tree = parse(source)
+    tree = in_parts(source)
     here = next(leaf for leaf in tree.leaves() if leaf.value == "HERE")
     assert Backends(Names(tree), "on_tpu").has_fallback(here) is has_one

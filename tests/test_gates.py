@@ -9,7 +9,7 @@ import pytest
 from migrate_pallas.gates import TPU_MODULE, module_name
 from migrate_pallas.kinds import calls_in
 from migrate_pallas.names import Names
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.pipeline import examine, migrated
 from migrate_pallas.settings import CPU, GATE, Settings
 
@@ -271,7 +271,7 @@ def test_jax_is_imported_where_it_is_not_bound_at_run_time(head, name, added):
     ],
 )
 def test_a_module_is_written_under_the_name_that_is_seen(head, at, text, statement):
-    tree = parse(f"{head}\nhere(1)\ndef f():\n    here(2)\n")
+    tree = in_parts(f"{head}\nhere(1)\ndef f():\n    here(2)\n")
     calls = [call for call in calls_in(tree) if str(call.power).strip().startswith("here")]
     node = calls[at == "function"].trailer
     spelled = module_name(TPU_MODULE, node, Names(tree))

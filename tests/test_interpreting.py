@@ -17,7 +17,7 @@ from migrate_pallas.interpreting import (
     suffices,
 )
 from migrate_pallas.module import Module
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.settings import GATE, REMOVE, Settings
 
 BEFORE = """
@@ -45,7 +45,7 @@ SECOND = FIRST or False
 def value_of(expression: str, strategy: str = REMOVE):
     """A module whose last function returns `expression`, and that expression."""
     text = f"{BEFORE}\ndef asked(flag, config):\n    return {expression}\n"
-    module = Module(text, parse(text), Settings(strategy=strategy))
+    module = Module(text, in_parts(text), Settings(strategy=strategy))
     returned = module.tree.children[-2].children[-1].children[-2].children[0]
     return module, returned.children[1]
 

@@ -8,7 +8,7 @@ import pytest
 
 from migrate_pallas.kinds import Kind, calls_in, evidence_of_path
 from migrate_pallas.module import Module
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.settings import Settings
 
 PL = "from jax.experimental import pallas as pl\n"
@@ -22,7 +22,7 @@ SITE = "def f(body, ref):\n    pl.run_scoped(body, ref)\n"
 def kinds(source: str, target: str = "run_scoped") -> list[Kind]:
     """The kind of each site of `target` in `source`, in order."""
     text = dedent(source)
-    module = Module(text, parse(text), Settings())
+    module = Module(text, in_parts(text), Settings())
     sites = (module.site(call) for call in calls_in(module.tree))
     return [module.kinds.kind(site) for site in sites if site and site.target == target]
 

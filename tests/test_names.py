@@ -10,7 +10,7 @@ from fissix.pytree import Leaf
 from migrate_pallas.calls import Call
 from migrate_pallas.kinds import calls_in
 from migrate_pallas.names import Names
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.targets import site_of
 
 RUN_SCOPED = "jax.experimental.pallas.run_scoped"
@@ -20,7 +20,7 @@ FUNCTION = "from jax.experimental.pallas import run_scoped\n"
 
 def read(source: str) -> tuple[Names, list[Call]]:
     """The names of `source`, and its calls that are handed HERE."""
-    tree = parse(dedent(source))
+    tree = in_parts(dedent(source))
     calls = [
         call
         for call in calls_in(tree)
@@ -347,7 +347,7 @@ def test_the_partials_between_a_target_and_its_call_are_told_innermost_first():
 
 def test_uses_are_those_of_the_same_binding():
     source = "kw = {}\nf(**kw)\ndef g(kw): return kw\ndef h(): return kw\nx.kw\nf(kw=1)\n"
-    tree = parse(source)
+    tree = in_parts(source)
     names = Names(tree)
     first = next(leaf for leaf in tree.leaves() if leaf.value == "kw")
     assert sorted(leaf.lineno for leaf in names.uses(first)) == [2, 4]

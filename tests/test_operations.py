@@ -10,7 +10,7 @@ from migrate_pallas.interpreters import OPERATIONS
 from migrate_pallas.kinds import calls_in
 from migrate_pallas.module import Module
 from migrate_pallas.operations import Found, choose, operations
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.releases import Release
 from migrate_pallas.settings import Settings
 from migrate_pallas.targets import ENTRY_POINTS, Site
@@ -28,7 +28,7 @@ CALL = "pl.pallas_call(kernel, out_shape=x)(x)"
 
 def site_of_module(text: str, jax: Release | None = None) -> tuple[Module, Site]:
     """The module, for a release of JAX where one is told, and its first entry point."""
-    module = Module(text, parse(text), Settings(jax=jax))
+    module = Module(text, in_parts(text), Settings(jax=jax))
     sites = [module.site(call) for call in calls_in(module.tree)]
     return module, next(site for site in sites if site and site.target in ENTRY_POINTS)
 

@@ -339,10 +339,6 @@ def test_patterns_that_fissix_compiles_match():
     ]
 
 
-def test_fixers_of_fissix_find_the_used_names():
-    assert {"x", "pl", "call"} <= parse("x = pl.call(y)\n").used_names
-
-
 def test_symbols_keep_the_numbers_of_fissix():
     theirs = vars(pygram.python_symbols)
     ours = vars(symbols)

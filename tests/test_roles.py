@@ -9,6 +9,7 @@ import pytest
 from migrate_pallas.kinds import calls_in
 from migrate_pallas.module import Module
 from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.roles import Role, Roles, parameters
 from migrate_pallas.settings import Settings
 from migrate_pallas.targets import ENTRY_POINTS, kernel_of
@@ -28,7 +29,7 @@ ROWS = 8
 def probed(source: str) -> list[Role]:
     """The role of each argument of `probe(...)`, in order, in the kernel of the one entry point of `source`."""
     text = IMPORTS + dedent(source)
-    module = Module(text, parse(text), Settings())
+    module = Module(text, in_parts(text), Settings())
     sites = [module.site(call) for call in calls_in(module.tree)]
     (kernel,) = [kernel_of(site) for site in sites if site and site.target in ENTRY_POINTS]
     meaning = module.names.meaning(kernel)

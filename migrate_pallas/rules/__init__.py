@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -16,6 +16,8 @@ from importlib import import_module
 from bowler import Query
 from fissix.fixer_base import BaseFix
 
+from ..module import Module
+from ..parts import Part
 from ..settings import Settings
 
 # Every call: what is called stands before it in the same `power` node.
@@ -24,18 +26,27 @@ CALL = "trailer< '(' any* ')' >"
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule or finding. `words` are such that a file without all of one tuple's words can't have it."""
+    """A rule or finding. `words` are such that a file without all of one tuple's words can't have it.
+
+    `about` are the names, or patterns for names, that a part of a file mentions if the rule selects anything in it;
+    or what tells those parts.
+    """
 
     code: str
     name: str
     words: tuple[tuple[str, ...], ...]
     build: Callable[[Query], Query]
     told_by: tuple[str, ...] = ()
+    about: tuple[str, ...] | Callable[[Module], Iterable[Part]] = ()
 
     @property
     def rewrites(self) -> bool:
         """Whether it changes code, rather than only telling."""
         return self.code.startswith("MP1")
+
+    def parts(self, module: Module) -> Iterable[Part]:
+        """The parts of `module` in which it may select anything."""
+        return self.about(module) if callable(self.about) else module.mentions.of(*self.about)
 
     @property
     def explanation(self) -> str:
@@ -52,15 +63,20 @@ _registry: dict[str, Rule] = {}
 
 
 def rule(
-    code: str, name: str, *words: tuple[str, ...], told_by: tuple[str, ...] = ()
+    code: str,
+    name: str,
+    *words: tuple[str, ...],
+    told_by: tuple[str, ...] = (),
+    about: tuple[str, ...] | Callable[[Module], Iterable[Part]] = (),
 ) -> Callable[[Callable[[Query], Query]], Callable[[Query], Query]]:
     """Register the decorated function, which completes a query, as the rule `code`.
 
-    `told_by` are the rules for whose targets a finding is told: by their code, or as what its own code asks.
+    `told_by` are the rules for whose targets a finding is told: by their code, or as what its own code asks. `about`
+    is where those that select anything look.
     """
 
     def register(build: Callable[[Query], Query]) -> Callable[[Query], Query]:
-        _registry[code] = Rule(code, name, words, build, told_by)
+        _registry[code] = Rule(code, name, words, build, told_by, about)
         return build
 
     return register

@@ -14,11 +14,11 @@ from ..edits import gated
 from ..module import Module
 from ..releases import has
 from ..settings import REMOVE
-from ..targets import Site
+from ..targets import SCOPED, Site
 from . import CALL, rule
 
 
-@rule("MP101", "collective-axes", ("scoped", "collective_axes"))
+@rule("MP101", "collective-axes", ("scoped", "collective_axes"), about=SCOPED)
 def collective_axes(query: Query) -> Query:
     """`collective_axes` handed to `run_scoped` or `with_scoped` outside Mosaic GPU.
 

@@ -13,10 +13,11 @@ from ..edits import replace
 from ..module import Module
 from ..releases import has
 from ..settings import GATE
+from ..targets import SCOPED
 from . import CALL, rule
 
 
-@rule("MP102", "empty-axes", ("scoped", "collective_axes", "None"))
+@rule("MP102", "empty-axes", ("scoped", "collective_axes", "None"), about=SCOPED)
 def empty_axes(query: Query) -> Query:
     """`None` where empty `collective_axes` were meant.
 

@@ -25,6 +25,7 @@ from . import CALL, rule
     "MP110",
     "interpret",
     *(("pallas", name) for name in ("pallas_call", "kernel", "core_map", "mpmd_map")),
+    about=ENTRY_POINTS,
 )
 def interpret(query: Query) -> Query:
     """An entry point that is not interpreted where there is no TPU.

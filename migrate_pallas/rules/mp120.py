@@ -17,7 +17,7 @@ from ..settings import GATE
 from . import CALL, rule
 
 
-@rule("MP120", "tpu-info", ("pallas", "get_tpu_info"))
+@rule("MP120", "tpu-info", ("pallas", "get_tpu_info"), about=("get_tpu_info",))
 def tpu_info(query: Query) -> Query:
     """`pltpu.get_tpu_info()`, which raises where there is no TPU.
 

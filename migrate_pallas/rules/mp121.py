@@ -35,7 +35,7 @@ _PARSERS = (
 )
 
 
-@rule("MP121", "device-kind", ("device_kind",))
+@rule("MP121", "device-kind", ("device_kind",), about=("device_kind",))
 def device_kind(query: Query) -> Query:
     """`device_kind` that is compared with or parsed for the words of a TPU chip.
 

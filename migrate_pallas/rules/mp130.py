@@ -35,6 +35,7 @@ _NOT_EXACTLY = ("emit_pipeline_with_allocations", "emit_pipeline_with_async_pref
     ("pallas", "create_tensorcore_mesh"),
     ("pallas", "SubcoreMesh"),
     ("pallas", "get_sparse_core_info"),
+    about=(*_PIPELINES, *_MESHES, _TAKES_CORES, *_NOT_EXACTLY),
 )
 def tpu_figures(query: Query) -> Query:
     """A call that asks for the figures of the TPU that is there: a pipeline, a mesh of cores.

@@ -13,10 +13,11 @@ from ..axes import may_change, needs_no_gate
 from ..calls import Call, Item, Tree, call_at, literal_text, unwrapped
 from ..module import Module
 from ..parsing import symbols
+from ..targets import SCOPED
 from . import CALL, rule
 
 
-@rule("MP201", "hidden-axes", ("pallas", "scoped", "**"))
+@rule("MP201", "hidden-axes", ("pallas", "scoped", "**"), about=SCOPED)
 def hidden_axes(query: Query) -> Query:
     """A splat handed to `run_scoped` or `with_scoped` that may hold `collective_axes`.
 

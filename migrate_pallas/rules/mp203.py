@@ -8,11 +8,11 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..calls import Call, Tree, call_at, unwrapped
+from ..calls import Call, Tree, call_at
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
-from ..targets import target_of
+from ..targets import ENTRY_POINTS, SCOPED, target_of
 from . import rule
 
 # These look at a function, or carry its name and docstring over, and do not call it.
@@ -46,6 +46,7 @@ _ONLY_TESTED = (symbols.comparison, symbols.not_test, symbols.if_stmt, symbols.a
         ("pallas", name)
         for name in ("run_scoped", "with_scoped", "pallas_call", "kernel", "core_map", "mpmd_map")
     ),
+    about=(*SCOPED, *ENTRY_POINTS),
 )
 def target_as_value(query: Query) -> Query:
     """A target that is passed around as a value, so that its calls can't be seen.
@@ -70,7 +71,7 @@ def is_passed_on(node: Leaf, capture: dict[str, Any], filename: str) -> bool:
     """Whether the name `node` begins a target that is used as a value."""
     module: Module = capture["module"]
     names = module.names
-    if node.value not in names.of_jax or id(node) in names.binders or not names.is_variable(node):
+    if id(node) in names.binders or not names.may_be_of_jax(node) or not names.is_variable(node):
         return False
     target = target_of(names.full_path(node))
     if not target or "mosaic_gpu" in names.full_path(node) or module.is_skipped(node):
@@ -122,7 +123,7 @@ def _is_annotation(node: Node) -> bool:
 
 def _is_named(module: Module, value: Tree) -> bool:
     """Whether `value` is what a name is assigned, once."""
-    return id(unwrapped(value)) in module.names.named
+    return module.names.is_named(value)
 
 
 def _in_import(node: Tree) -> bool:

@@ -10,7 +10,7 @@ from fissix.pytree import Node
 from ..arguments import held
 from ..kinds import Kind
 from ..module import Module
-from ..targets import SCOPED
+from ..targets import ENTRY_POINTS, SCOPED
 from . import CALL, rule
 
 _GPU = "this is a Mosaic GPU or Triton kernel, which needs its collective_axes: left alone"
@@ -27,6 +27,7 @@ _MIXED = (
     ("pallas", "mosaic_gpu"),
     ("pallas", "triton"),
     told_by=("MP101", "MP110"),
+    about=(*SCOPED, *ENTRY_POINTS),
 )
 def gpu_kernel(query: Query) -> Query:
     """A site in a Mosaic GPU or Triton kernel, or one that may be in one: left alone.

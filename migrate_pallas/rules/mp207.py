@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bowler import Query
@@ -13,6 +14,7 @@ from ..calls import Call, Item, Tree, ancestry, as_call, first_leaf, last_leaf, 
 from ..guards import guards, keeps_from_cpu, keeps_sites, names_site, unguarded
 from ..module import Module
 from ..parsing import symbols
+from ..parts import Part
 from . import CALL, rule
 
 # Decorators and marks with a condition, and what it is where they skip.
@@ -30,15 +32,28 @@ _DEMANDS = (
 )
 
 # What a file with a guard must hold: what refuses, what tells the platform, and the platform's name.
-_ACTS = ("skip", "raise", "Skip", "assert")
+_ACTS = ("skip", "raise", "Skip", "assert", "exit")
 _SOURCES = (
     "default_backend",
-    ".platform",
+    "device_under_test",
+    "platform",
     "device_kind",
     "is_device_tpu",
+    "is_device_tpu_at_least",
     "is_tpu_device",
+    "is_cloud_tpu",
     "test_device_matches",
 )
+
+
+def _where(module: Module) -> set[Part]:
+    """The parts that may have a guard: they ask for a platform or set it, and skip or refuse where they ask."""
+    gate = module.settings.gate
+    gates = (found[0] for found in re.finditer(rf"\b_?{gate}(?:_\d+)?\b", module.text))
+    asking = module.mentions.of(*_SOURCES, *sorted(set(gates)), answers=True)
+    acts = {*module.tree.holding(*_ACTS), *module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit")}
+    filters = module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices")
+    return {*acts.intersection(asking), *filters, *module.tree.holding(*_SETTINGS)}
 
 
 @rule(
@@ -55,6 +70,7 @@ _SOURCES = (
     ("devices(", "tpu"),
     ("JAX_PLATFORM", "tpu"),
     ("jax_platform", "tpu"),
+    about=_where,
 )
 def tpu_guard(query: Query) -> Query:
     """A guard that skips, or refuses to go on, where there is no TPU.

@@ -10,11 +10,11 @@ from fissix.pytree import Leaf, Node
 from ..axes import keeps_axes
 from ..module import Module
 from ..parsing import symbols
-from ..targets import Site, enclosing_functions, kernel_of
+from ..targets import SCOPED, Site, enclosing_functions, kernel_of
 from . import CALL, rule
 
 
-@rule("MP209", "axes-outside-kernel", ("scoped", "collective_axes"))
+@rule("MP209", "axes-outside-kernel", ("scoped", "collective_axes"), about=SCOPED)
 def axes_outside_kernel(query: Query) -> Query:
     """`run_scoped` that keeps its axes on TPU, in a function that no entry point of the module reaches.
 

@@ -11,10 +11,11 @@ from ..arguments import held
 from ..axes import may_change
 from ..module import Module
 from ..settings import REMOVE
+from ..targets import SCOPED
 from . import CALL, rule
 
 
-@rule("MP210", "dead-handler", ("scoped", "collective_axes", "except"))
+@rule("MP210", "dead-handler", ("scoped", "collective_axes", "except"), about=SCOPED)
 def dead_handler(query: Query) -> Query:
     """A `try` around `run_scoped` whose handler waited for the error that its axes raised.
 

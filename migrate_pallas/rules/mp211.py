@@ -10,10 +10,11 @@ from fissix.pytree import Node
 from ..axes import keeps_axes
 from ..module import Module
 from ..releases import has, since, spelled
+from ..targets import SCOPED
 from . import CALL, rule
 
 
-@rule("MP211", "axes-refused-on-tpu", ("scoped", "collective_axes"))
+@rule("MP211", "axes-refused-on-tpu", ("scoped", "collective_axes"), about=SCOPED)
 def axes_refused_on_tpu(query: Query) -> Query:
     """Axes that a gate keeps for TPU, where lowering refuses them.
 

@@ -16,6 +16,7 @@ from ..kinds import Kind
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
+from ..parts import Part
 from ..settings import GATE, SIMULATOR
 from ..targets import Site
 from . import CALL, rule
@@ -38,6 +39,12 @@ _PLACED = (
 )
 
 
+def _where(module: Module) -> list[Part]:
+    """The parts that may transform, export or place anything: a keyword needs no name of JAX beside it."""
+    named = module.mentions.of(*_CHECKPOINTS, "default_device", "export")
+    return [*named, *module.tree.holding(*_PLATFORM_LISTS)]
+
+
 @rule(
     "MP212",
     "not-served",
@@ -47,6 +54,7 @@ _PLACED = (
     ("pallas", "lowering_platforms"),
     ("pallas", "native_serialization_platforms"),
     ("pallas", "default_device"),
+    about=_where,
 )
 def not_served(query: Query) -> Query:
     """A kernel under `jax.checkpoint`, or exported or lowered for a platform, where the simulator or a gate fails.

@@ -50,7 +50,7 @@ _TRANSFORMATIONS = (
 _FORCE, _SET = "force_tpu_interpret_mode", "set_tpu_interpret_mode"
 
 
-@rule("MP213", "kernel-in-jax", ("pallas", "ops", "tpu"))
+@rule("MP213", "kernel-in-jax", ("pallas", "ops", "tpu"), about=tuple(KERNELS))
 def kernel_in_jax(query: Query) -> Query:
     """A call of a kernel that lives in JAX itself, which rewriting a repository can't reach.
 
@@ -116,10 +116,11 @@ def _is_forced(module: Module, node: Node) -> bool:
             return True
         if current.type == symbols.decorated and _names(current.children[:1], _FORCE):
             return True
-        in_scope = current.type in (symbols.funcdef, symbols.classdef, symbols.file_input)
+        in_scope = current.type in (symbols.funcdef, symbols.classdef)
         if in_scope and any(_switches_on(leaf) for leaf in current.leaves()):
             return True
-    return False
+    nodes = (node for part in module.tree.holding(_SET, _FORCE) for node in part.nodes)
+    return any(_switches_on(leaf) for node in nodes for leaf in node.leaves())
 
 
 def _names(nodes: list[Tree], word: str) -> bool:

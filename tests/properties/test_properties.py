@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from migrate_pallas.changes import Change
 from migrate_pallas.module import Module
-from migrate_pallas.parsing import parse
+from migrate_pallas.parts import in_parts
 from migrate_pallas.pipeline import Examined, applicable, examine, migrated, proven
 from migrate_pallas.review import Review
 from migrate_pallas.rules import all_rules, fixers
@@ -97,7 +97,7 @@ def said(examined: Examined) -> tuple[object, ...]:
 
 def examined_in_some_order(text: str, settings: Settings, order: random.Random) -> Examined:
     """As `examine`, with nodes and rules in any order."""
-    module = Module(text, parse(text), settings)
+    module = Module(text, in_parts(text), settings)
     codes = applicable(text, settings)
     rules = [rule for rule in all_rules() if rule.code in codes]
     seen = [(fixer, node) for r in rules for fixer in fixers(r) for node in module.tree.pre_order()]
