@@ -1,16 +1,10 @@
 """`python -m migrate_pallas`."""
 
-import gc
 import sys
-
-# A syntax tree is many small objects, all of them alive until its file is done: Python's own threshold of 700 has the
-# collector walk them over and over, for nothing, which takes a third of a run.
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 def main() -> None:
     """Run the command line; an interrupt may come while it is still being imported."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     try:
         from .cli import main as run
     except KeyboardInterrupt:

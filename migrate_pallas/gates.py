@@ -270,7 +270,8 @@ def _blank_lines_at_start(text: str) -> int:
 
 def _indent_of(tree: Parted) -> str:
     """The indentation that the module uses first; four spaces where it has none."""
-    leaves = (leaf for part in tree.parts for node in part.nodes for leaf in node.leaves())
+    blocks = (part for part in tree.parts if part.name or part.binds is None)
+    leaves = (leaf for part in blocks for node in part.nodes for leaf in node.leaves())
     return next((leaf.value for leaf in leaves if leaf.type == token.INDENT), "    ")
 
 

@@ -9,88 +9,129 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from .calls import end, start
 from .names import Binding, How, Names
-from .parts import Part
+from .parts import Part, Parted
 
 _SPACE = " \t\r\n\f\\"
-# Before a name: the dot of an attribute, or the quote of getattr(device, "platform").
-_ATTRIBUTE = (".", '"', "'")
-_header = re.compile(r"^def\b[^(]*\((?P<parameters>[^()]*)(?P<end>[()])", re.MULTILINE).search
+# The first parameter of a function, if it is a plain one.
+_header = re.compile(r"^def\b[^(\r\n]*\(\s*(?P<name>[^\W\d]\w*)?", re.MULTILINE).search
 
 
 class Mentions:
     """Tells, for one module, where names stand in it."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(
+        self, tree: Parted, wrappers: Mapping[str, str], names: Callable[[], Names]
+    ) -> None:
+        """`wrappers` are dotted paths that mean others; `names`, which has the module's, is asked only if need be."""
+        self.tree = tree
+        self.wrappers = wrappers
         self.names = names
-        self._found: dict[tuple[tuple[str, ...], bool], list[Part]] = {}
+        self._found: dict[tuple[object, ...], list[Part]] = {}
 
-    def of(self, *words: str, answers: bool = False) -> list[Part]:
+    def of(self, *words: str, answers: bool = False, beside: tuple[str, ...] = ()) -> list[Part]:
         """The parts that may name something whose dotted path ends with one of `words`.
 
-        With `answers`, also those that may call a function of the module which does, without arguments.
+        With `answers`, also those that may call a function of the module which does, without arguments. Of those that
+        name it themselves, only such as say one of `beside` too, or use a name that is assigned something with it.
         """
-        key = (words, answers)
+        key = (words, answers, beside)
         if key not in self._found:
-            self._found[key] = _Search(self.names, words, answers).parts()
+            means = self.wrappers.items()
+            wrapping = [
+                path.rpartition(".")[2]
+                for path, meant in means
+                if meant.rpartition(".")[2] in words
+            ]
+            search = _Search(self.tree, {*words, *wrapping}, answers, beside)
+            self._found[key] = search.parts(self.names)
         return self._found[key]
 
 
 class _Search:
     """One search: where the words stand, and which names of the module lead to them."""
 
-    def __init__(self, names: Names, words: tuple[str, ...], answers: bool) -> None:
-        self.names = names
-        self.text = names.tree.text
+    def __init__(
+        self, tree: Parted, words: set[str], answers: bool, beside: tuple[str, ...]
+    ) -> None:
+        self.tree = tree
+        self.words = words
         self.answers = answers
-        self.words = {*words, *names.wrapping(words)}
-        self.attributes: list[int] = []  # where one of the words may be an attribute
-        self.others: list[int] = []  # where one stands otherwise
-        for offset in sorted(at for word in self.words for at in names.tree.places(word)):
-            (self.attributes if self._is_attribute(offset) else self.others).append(offset)
+        self.beside = beside
+        self.attributes: list[int] = []  # where one of the words may follow a dot
+        self.others: list[int] = []  # where one is imported, or a string that getattr may be given
+        asks = "getattr" in tree.text
+        for offset in sorted(at for word in words for at in tree.places(word)):
+            before = self._before(offset)
+            is_code = tree.part_at(offset).is_code(offset)
+            if is_code and before == ".":
+                self.attributes.append(offset)
+            elif (asks and before in ("'", '"')) or (
+                is_code and (tree.has_star or tree.is_imported(offset))
+            ):
+                self.others.append(offset)
+        self.direct = {tree.part_at(offset) for offset in (*self.attributes, *self.others)}
         self.aliases: frozenset[str] = frozenset()
 
-    def parts(self) -> list[Part]:
+    def parts(self, names: Callable[[], Names]) -> list[Part]:
         """The parts that name any of the words."""
-        if not self.attributes and not self.others:
+        if not self.direct:
             return []
-        self._find_aliases()
-        return [part for part in self.names.tree.parts if self._names_any(part)]
+        bindings = names().module.bindings
+        self._find_aliases(bindings)
+        found = {*self._using(self.aliases), *self._direct_beside(bindings)}
+        return [part for part in self.tree.parts if part in found]
 
-    def _is_attribute(self, offset: int) -> bool:
-        """Whether a dot stands before the word at `offset`, or may do so before a comment."""
-        at = offset - 1
-        while at >= 0 and self.text[at] in _SPACE:
-            at -= 1
-        if at < 0 or self.text[at] in _ATTRIBUTE:
-            return at >= 0
-        return "#" in self.text[max(self.text.rfind("\n", 0, at), self.text.rfind("\r", 0, at)) + 1 : at + 1]
+    def _before(self, offset: int) -> str:
+        """What stands before the word at `offset`, comments not counted; a dot, where one may stand there."""
+        text, at = self.tree.text, offset - 1
+        while True:
+            while at >= 0 and text[at] in _SPACE:
+                at -= 1
+            begin = max(text.rfind("\n", 0, max(at, 0)), text.rfind("\r", 0, max(at, 0))) + 1
+            line = text[begin : at + 1]
+            is_above = "\n" in text[at:offset] or "\r" in text[at:offset]
+            if "#" not in line or not is_above:
+                return text[max(at, 0)]
+            if line.endswith(".") or any(
+                head.rstrip(_SPACE).endswith(".") for head in _heads(line)
+            ):
+                return "."
+            if line.lstrip(_SPACE)[0] != "#":
+                return line[-1]
+            at = begin - 1
 
-    def _names_any(self, part: Part) -> bool:
-        """Whether `part` has one of the words as an attribute, imports it, or uses an alias."""
-        if self._leads(part.start, part.end):
-            return True
-        says = _any_within(self.others, part.start, part.end)
-        return says and (bool(self.names.stars) or part.holds("import"))
+    def _using(self, names: frozenset[str]) -> set[Part]:
+        """The parts in which one of `names` stands as a variable."""
+        return set(self.tree.naming(*names))
 
-    def _leads(self, first: int, last: int) -> bool:
-        """Whether the text from `first` to `last` has one of the words as an attribute, or uses an alias."""
-        if _any_within(self.attributes, first, last):
-            return True
-        return bool(self.aliases) and bool(_any_of(self.aliases).search(self.text, first, last))
+    def _direct_beside(self, bound: Mapping[str, list[Binding]]) -> set[Part]:
+        """The parts that name one of the words themselves, and say what must stand beside it or a name for that."""
+        if not self.beside:
+            return self.direct
+        says = set(self.tree.holding(*self.beside))
+        assigned = [b for bindings in bound.values() for b in bindings if b.value is not None]
+        constants = {b.name for b in assigned if any(word in str(b.value) for word in self.beside)}
+        constants.update(
+            name for part in _assignments(self.tree) if part in says for name in part.binds or ()
+        )
+        return self.direct & (says | self._using(frozenset(constants)))
 
-    def _find_aliases(self) -> None:
+    def _find_aliases(self, bound: Mapping[str, list[Binding]]) -> None:
         """Find the names of the module that lead to one of the words, be it through others."""
         grown = True
         while grown:
-            bound = self.names.module.bindings.items()
-            found = {name for name, bindings in bound if any(map(self._is_alias, bindings))}
-            if self.answers:
-                found |= {part.name for part in self.names.tree.parts if self._answers(part)}
+            leading = self.direct | self._using(self.aliases)
+            found = {name for name, bindings in bound.items() if any(map(self._is_alias, bindings))}
+            for part in leading:
+                if part.binds and not part.is_parsed:
+                    found.update(
+                        name for name in part.binds if name != part.name or self._answers(part)
+                    )
             grown = not found <= self.aliases
             self.aliases |= found
 
@@ -101,31 +142,48 @@ class _Search:
             return self._leads(start(binding.value), end(binding.value))
         if binding.how is How.FUNCTION and self.answers:
             begin, after = start(binding.node), end(binding.node)
-            return _may_answer(self.text[begin:after]) and self._leads(begin, after)
+            return self._leads(begin, after) and _may_answer(self.tree.text[begin:after])
         return False
 
+    def _leads(self, first: int, last: int) -> bool:
+        """Whether the text from `first` to `last` names one of the words, or uses an alias."""
+        if any(_any_within(offsets, first, last) for offsets in (self.attributes, self.others)):
+            return True
+        return bool(self.aliases) and bool(
+            _any_of(self.aliases).search(self.tree.text, first, last)
+        )
+
     def _answers(self, part: Part) -> bool:
-        """Whether `part` is a function, which has not been parsed, that leads to one of the words."""
-        is_open = bool(part.name) and not part.is_parsed
-        return is_open and _may_answer(part.text) and self._leads(part.start, part.end)
+        return self.answers and _may_answer(part.text)
+
+
+def _heads(line: str) -> Iterator[str]:
+    """What stands before each `#` in `line`."""
+    return (line[:at] for at, character in enumerate(line) if character == "#")
+
+
+def _assignments(tree: Parted) -> Iterator[Part]:
+    """The parts that are assignments and have not been parsed."""
+    return (part for part in tree.parts if part.binds and not part.name and not part.is_parsed)
 
 
 def leading_to(names: Names, offsets: Sequence[int]) -> list[Part]:
     """The parts that may run what stands at `offsets`: those that hold it, or name what leads to it."""
     tree, known = names.tree, frozenset[str]()
+    holding = {tree.part_at(offset) for offset in offsets}
 
-    def leads(first: int, last: int) -> bool:
+    def leads(binding: Binding) -> bool:
+        first, last = start(binding.node), end(binding.node)
         holds = any(first <= offset < last for offset in offsets)
         return holds or (bool(known) and bool(_any_of(known).search(tree.text, first, last)))
 
     while True:
-        parts = [part for part in tree.parts if leads(part.start, part.end)]
-        found = {part.name for part in parts if part.name}
-        for name, bindings in names.module.bindings.items():
-            if any(leads(start(binding.node), end(binding.node)) for binding in bindings):
-                found.add(name)
+        parts = {*holding, *tree.naming(*known)}
+        found = {name for part in parts for name in part.binds or ()}
+        bound = names.module.bindings.items()
+        found.update(name for name, bindings in bound if any(map(leads, bindings)))
         if found <= known:
-            return parts
+            return [part for part in tree.parts if part in parts]
         known |= found
 
 
@@ -145,7 +203,18 @@ def _any_of(names: frozenset[str]) -> re.Pattern[str]:
 def _may_answer(text: str) -> bool:
     """Whether `text` is a function, other than a coroutine, that can be called without arguments."""
     header = _header(text)
-    if header is None or any(odd in header["parameters"] for odd in "#[{") or header["end"] == "(":
-        return header is not None
-    parameters = (parameter.strip() for parameter in header["parameters"].split(","))
-    return all("=" in parameter or parameter[:1] in ("", "*", "/") for parameter in parameters)
+    if header is None:
+        return False
+    if not header["name"]:
+        return True
+    depth = 0
+    for character in text[header.end() :]:
+        if character == "=" or (character == "#"):
+            return True  # a default; and a comment may hold anything
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        if depth < 0 or (character == "," and not depth):
+            return False
+    return True

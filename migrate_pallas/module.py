@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import Any
 
 from fissix.pytree import Leaf, Node
 
@@ -36,6 +37,7 @@ class Module:
         self.changes: dict[int, Change] = {}
         self.findings: set[Finding] = set()
         self.kernels: dict[int, Kernel] = {}
+        self.memo: dict[object, Any] = {}  # what is worked out once, by who does it
         self._sites: dict[int, Site | None] = {}
         self._groups: dict[tuple[str, int], tuple[Tree, str, str, int]] = {}
 
@@ -47,7 +49,7 @@ class Module:
     @cached_property
     def mentions(self) -> Mentions:
         """In which parts of the module something may be named."""
-        return Mentions(self.names)
+        return Mentions(self.tree, dict(self.settings.wrappers), lambda: self.names)
 
     @cached_property
     def functions(self) -> Functions:

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
 
 from fissix.pgen2 import token
@@ -37,6 +37,8 @@ _STRAIGHT = (
     symbols.async_funcdef,
     symbols.async_stmt,
 )
+# Tokens that name nothing, and hold nothing that does.
+_SILENT = frozenset(token.tok_name) - {token.NAME, token.STRING}
 _ALIAS_DEPTH = 20  # an alias of an alias of ...: real code has two or three
 
 
@@ -111,7 +113,9 @@ class Inside:
     @cached_property
     def ordered(self) -> list[Leaf]:
         """Every leaf of `used`, in order."""
-        return sorted((leaf for leaves in self.used.values() for leaf in leaves), key=lambda leaf: leaf.start)
+        return sorted(
+            (leaf for leaves in self.used.values() for leaf in leaves), key=lambda leaf: leaf.start
+        )
 
     @cached_property
     def offsets(self) -> list[int]:
@@ -134,16 +138,21 @@ class Inside:
 class Meaning:
     """What an expression refers to.
 
-    `path` is a dotted path as far as imports tell ("jax.experimental.pallas.run_scoped"), else empty.
-    `definition` is the function, lambda or class of this module that it is. `through` are the calls of
+    `path` is a dotted path as far as imports tell ("jax.experimental.pallas.run_scoped"), else empty. `defined` is
+    the function, lambda or class of this module that it is, or the part that is one. `through` are the calls of
     `functools.partial` that it went through, innermost first. `value` is the expression that a name was once
     assigned, where that is neither of these.
     """
 
     path: str = ""
-    definition: Tree | None = None
+    defined: Tree | Part | None = None
     through: tuple[Call, ...] = ()
     value: Tree | None = None
+
+    @property
+    def definition(self) -> Tree | None:
+        """The function, lambda or class, which is parsed for whoever asks."""
+        return self.defined.definition if isinstance(self.defined, Part) else self.defined
 
 
 _NOTHING = Meaning()
@@ -164,19 +173,26 @@ class Names:
         self._meanings: dict[tuple[int, int], Meaning] = {}
         self.stars: list[str] = []  # modules imported with `*`
         self.binders: dict[int, Scope] = {}  # the scope of each leaf that binds, by the leaf's id
-        self.declared: list[tuple[_Collector, Leaf, Node]] = []  # `name: T` of the module, which another part may bind
+        self.readers: dict[int, Scope] = {}  # that of each leaf that reads a variable
+        self.declared: list[
+            tuple[_Collector, Leaf, Node]
+        ] = []  # `name: T` of the module, which another part may bind
         self._insides: dict[Part, Inside] = {}
-        self._assigning: dict[int, list[tuple[Scope, str]]] = {}  # the names of each value, by the value's id
+        self._assigning: dict[
+            int, list[tuple[Scope, str]]
+        ] = {}  # the names of each value, by the value's id
         self._of_jax: dict[Part | None, frozenset[str]] = {}
-        self._unbound: dict[str, list[Part]] = {}  # parts that will bind a name of the module when they are parsed
+        self._unbound: dict[
+            str, list[Part]
+        ] = {}  # parts that will bind a name of the module when they are parsed
         tree.followers.append(self._collect)
         for part in tree.parts:
             if part.is_parsed:
                 self._collect(part)
-            elif part.name:
-                self._unbound.setdefault(part.name, []).append(part)
-            else:
+            elif part.binds is None:
                 part.nodes  # noqa: B018  # it may bind anything
+            for name in () if part.is_parsed else part.binds or ():
+                self._unbound.setdefault(name, []).append(part)
         for collector, leaf, statement in self.declared:
             if not self.of_module(leaf.value):
                 collector.bind(self.module, leaf, How.OTHER, statement)
@@ -185,8 +201,11 @@ class Names:
         """Learn what is in `part`, which has just been parsed."""
         inside = self._insides[part] = Inside()
         _Collector(self, inside, part.nodes).run()
-        bindings = self.module.bindings.get(part.name, [])
-        bindings.sort(key=lambda binding: start(binding.node))
+        for name in part.binds or ():
+            if part in self._unbound.get(name, []):
+                self._unbound[name].remove(part)
+            bindings = self.module.bindings.get(name, [])
+            bindings.sort(key=lambda binding: start(binding.node))
 
     def inside(self, part: Part) -> Inside:
         """What is in `part`."""
@@ -236,6 +255,8 @@ class Names:
         """The one expression that the name `leaf` is ever assigned, or None."""
         if not isinstance(leaf, Leaf) or leaf.type != token.NAME:
             return None
+        if any(part.name == leaf.value for part in self._put_off(leaf)):
+            return None  # a function or class, whatever else
         bindings = self.bindings(leaf)
         if len(bindings) == 1 and bindings[0].how is How.ASSIGNED:
             return bindings[0].value
@@ -243,23 +264,39 @@ class Names:
 
     def bindings(self, leaf: Leaf) -> list[Binding]:
         """All bindings that the name `leaf` may refer to, in the scope that it refers to; [] for none."""
-        return self.lookup(leaf.value, self.binders.get(id(leaf)) or self.scope(leaf))
+        return self.lookup(leaf.value, self._scope_of(leaf))
+
+    def _scope_of(self, leaf: Leaf) -> Scope:
+        """The scope from which the name `leaf` is seen."""
+        return self.binders.get(id(leaf)) or self.readers.get(id(leaf)) or self.scope(leaf)
 
     def lookup(self, name: str, scope: Scope) -> list[Binding]:
         """All bindings of `name` as seen from `scope` (a class's names are seen from its own body only)."""
+        holder = self._holder(name, scope)
+        return self.of_module(name) if holder is self.module else holder.bindings[name]
+
+    def _holder(self, name: str, scope: Scope) -> Scope:
+        """The scope that binds `name` as seen from `scope`; the module, where none inside it does."""
         current: Scope | None = scope
         while current and current is not self.module:
             if current is scope or current.kind != "class":
                 if current.elsewhere.get(name) == "global":
                     break
                 if name in current.bindings:
-                    return current.bindings[name]
+                    return current
             current = current.parent
-        return self.of_module(name)
+        return self.module
+
+    def _put_off(self, leaf: Leaf) -> list[Part]:
+        """The parts that will bind what the name `leaf` refers to, once they are parsed."""
+        waiting = self._unbound.get(leaf.value, [])
+        if not waiting:
+            return []
+        return waiting if self._holder(leaf.value, self._scope_of(leaf)) is self.module else []
 
     def of_module(self, name: str) -> list[Binding]:
         """All bindings of `name` at module level, in order; [] for none."""
-        for part in self._unbound.pop(name, []):
+        for part in [*self._unbound.get(name, [])]:
             part.nodes  # noqa: B018  # has it collected
         return self.module.bindings.get(name, [])
 
@@ -283,7 +320,7 @@ class Names:
         """Every other leaf of the same spelling that refers to the same bindings as `binding_leaf`."""
         name, mine = binding_leaf.value, self.bindings(binding_leaf)
         is_local = mine is not self.module.bindings.get(name)
-        parts = [self.tree.part_of(binding_leaf)] if is_local else self._naming(name)
+        parts = [self.tree.part_of(binding_leaf)] if is_local else self.tree.naming(name)
         return [
             leaf
             for inside in self._insides_of(parts)
@@ -292,7 +329,7 @@ class Names:
         ]
 
     def may_be_of_jax(self, leaf: Leaf) -> bool:
-        """Whether a variable spelled like `leaf`, where it stands, may refer to something of JAX or of a GPU compiler."""
+        """Whether what is spelled like `leaf`, where that stands, may refer to something of JAX or a GPU compiler."""
         return bool(self.stars) or leaf.value in self._spelled_of_jax(self.tree.part_of(leaf))
 
     def variables_of_jax(self, part: Part) -> Iterator[Leaf]:
@@ -306,9 +343,14 @@ class Names:
         if part not in self._of_jax:
             scopes = self.inside(part).scopes if part else [self.module]
             found = set(self._spelled_of_jax(None)) if part else set()
-            _grow(found, scopes)
+            _grow(found, scopes, () if part else self._put_off_assignments())
             self._of_jax[part] = frozenset(found)
         return self._of_jax[part]
+
+    def _put_off_assignments(self) -> list[Part]:
+        """The parts that are assignments at module level, and have not been parsed."""
+        waiting = (part for parts in self._unbound.values() for part in parts)
+        return [part for part in waiting if not part.name]
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
@@ -330,17 +372,11 @@ class Names:
 
     def is_used(self, name: str) -> bool:
         """Whether anything in the module reads or binds a variable of that spelling."""
-        return any(name in inside.used for inside in self._insides_of(self._naming(name)))
-
-    def _naming(self, name: str) -> Iterator[Part]:
-        """The parts in which `name` may stand as a variable."""
-        return (part for part in self.tree.holding(name) if part.matches(_variable(name)))
+        return any(name in inside.used for inside in self._insides_of(self.tree.naming(name)))
 
     def bound_anywhere(self, name: str) -> list[Binding]:
         """Every binding of `name` in any scope of the module."""
-        insides = self._insides_of(
-            part for part in self.tree.holding(name) if part.matches(_binding(name))
-        )
+        insides = self._insides_of(self.tree.binding(name))
         scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
         return [binding for scope in scopes for binding in scope.bindings.get(name, [])]
 
@@ -349,14 +385,15 @@ class Names:
         parts = [part for part in self.tree.holding(*words) if part.holds("import")]
         insides = self._insides_of(parts)
         scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
-        found = [(s, b.path) for s in scopes for bs in s.bindings.values() for b in bs if b.how is How.IMPORT]
+        found = [
+            (s, b.path)
+            for s in scopes
+            for bs in s.bindings.values()
+            for b in bs
+            if b.how is How.IMPORT
+        ]
         found += [(self.scope(node), path) for inside in insides for node, path in inside.modules]
         return (one for one in found if any(word in one[1] for word in words))
-
-    def wrapping(self, words: Iterable[str]) -> list[str]:
-        """The names of the wrappers that mean something whose name is one of `words`."""
-        means = self._wrappers.items()
-        return [path.rpartition(".")[2] for path, meant in means if meant.rpartition(".")[2] in words]
 
     def names_of(self, path: str) -> list[str]:
         """The names that the module's imports give to the dotted path `path`."""
@@ -364,7 +401,12 @@ class Names:
         insides = self._insides_of(part for part in parts if part.holds("import"))
         scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
         return sorted(
-            {name for s in scopes for name, bs in s.bindings.items() if any(b.path == path for b in bs)}
+            {
+                name
+                for s in scopes
+                for name, bs in s.bindings.items()
+                if any(b.path == path for b in bs)
+            }
         )
 
     def leaf_at(self, offset: int) -> Leaf:
@@ -420,7 +462,9 @@ class Names:
     def assigns(self, binding: Binding, scope: Scope) -> None:
         """Note that a name of `scope` is assigned the value of `binding`; for the collector."""
         if binding.how is How.ASSIGNED and binding.value is not None:
-            self._assigning.setdefault(id(unwrapped(binding.value)), []).append((scope, binding.name))
+            self._assigning.setdefault(id(unwrapped(binding.value)), []).append(
+                (scope, binding.name)
+            )
 
     # -- how it is told --
 
@@ -431,7 +475,7 @@ class Names:
         if isinstance(node, Leaf):
             return self._name(node, depth) if node.type == token.NAME else _NOTHING
         if node.type in (symbols.lambdef, symbols.old_lambdef):
-            return Meaning(definition=node)
+            return Meaning(defined=node)
         if node.type == symbols.power:
             if length is None and node.children[0].type == token.AWAIT:
                 return _NOTHING  # what is awaited gives anything
@@ -466,9 +510,12 @@ class Names:
         if meaning.path != PARTIAL or first is None:
             return _NOTHING
         bound = self._meaning(first, None, depth + 1)
-        return Meaning(bound.path, bound.definition, (*bound.through, call), bound.value)
+        return Meaning(bound.path, bound.defined, (*bound.through, call), bound.value)
 
     def _name(self, leaf: Leaf, depth: int) -> Meaning:
+        put_off = self._put_off(leaf)
+        if len(put_off) == 1 and put_off[0].name == leaf.value not in self.module.bindings:
+            return Meaning(defined=put_off[0])
         bindings = self.bindings(leaf)
         if not bindings:
             return self._starred(leaf.value)
@@ -482,7 +529,7 @@ class Names:
             return _NOTHING
         (binding,) = bindings
         if binding.how in (How.FUNCTION, How.CLASS):
-            return Meaning(definition=binding.node)
+            return Meaning(defined=binding.node)
         if binding.how is How.ASSIGNED and binding.value is not None:
             meaning = self._meaning(binding.value, None, depth + 1)
             return meaning if meaning != _NOTHING else Meaning(value=binding.value)
@@ -503,33 +550,28 @@ class Names:
         return _NOTHING
 
 
-@cache
-def _variable(name: str) -> re.Pattern[str]:
-    """What a text must match in which `name` stands as a variable, and not only as an attribute."""
-    return re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+def _names_any(part: Part, names: set[str]) -> bool:
+    """Whether any of `names` stands in the text of `part`."""
+    return not names.isdisjoint(re.findall(r"\w+", part.text))
 
 
-@cache
-def _binding(name: str) -> re.Pattern[str]:
-    """What a text must match in which `name` is bound: more than a read of its attributes, or a word in a sentence.
+def _grow(found: set[str], scopes: Iterable[Scope], put_off: Iterable[Part]) -> None:
+    """Add to `found` the names in `scopes` that may be of JAX: by their imports, or as aliases of others.
 
-    `import name.submodule` binds it, too.
+    And those of assignments that are `put_off`, which may be so if any such name stands in them.
     """
-    word = re.escape(name)
-    return re.compile(
-        rf"(?<![\w.]){word}(?!\w)(?![ \t]*\.)(?![ \t]+(?!(?:in|if|as)\b)\w)"
-        rf"|\bimport\b(?:[^\r\n;\#]|\\\r?\n|\\\r)*\b{word}\b"
-    )
-
-
-def _grow(found: set[str], scopes: Iterable[Scope]) -> None:
-    """Add to `found` the names in `scopes` that may be of JAX: by their imports, or as aliases of others."""
     everything = [b for scope in scopes for bindings in scope.bindings.values() for b in bindings]
-    found.update(b.name for b in everything if any(w in b.path for w in ("jax", "triton", "mosaic")))
+    found.update(
+        b.name for b in everything if any(w in b.path for w in ("jax", "triton", "mosaic"))
+    )
     aliases = [(b.name, first_leaf(b.value).value) for b in everything if b.value is not None]
     grown = True
     while grown:
-        more = {name for name, origin in aliases if origin in found} - found
+        more = {name for name, origin in aliases if origin in found}
+        more.update(
+            name for part in put_off if _names_any(part, found) for name in part.binds or ()
+        )
+        more -= found
         grown = bool(more)
         found |= more
 
@@ -652,14 +694,12 @@ class _Collector:
             if isinstance(node, Leaf):
                 if node.type == token.NAME:
                     self.inside.used.setdefault(node.value, []).append(node)
+                    self.names.readers[id(node)] = scope
                 elif node.type == token.STRING and _FSTRING.match(node.value):
                     self.inside.fstrings.append(node.value)
                 continue
-            visit = self.visits.get(node.type)
-            if visit:
-                visit(node, scope)
-            else:
-                self.children(node, scope)
+            visit = self.visits.get(node.type, self.children)
+            visit(node, scope)
         for scope, binding in self.nonlocals:
             self.names.assigns(binding, scope.bind(binding))
         for scope, leaf, statement in self.declared:
@@ -670,9 +710,10 @@ class _Collector:
 
     def children(self, node: Node, scope: Scope) -> None:
         """Visit all children; where one is a comprehension's `for`, all of them are in its scope."""
-        if any(child.type == symbols.comp_for for child in node.children):
+        children = node.children
+        if children[-1].type == symbols.comp_for:
             scope = self.open(node, "comprehension", scope)
-        self.stack.extend((child, scope) for child in reversed(node.children))
+        self.stack += [(child, scope) for child in reversed(children) if child.type not in _SILENT]
 
     def open(self, node: Tree, kind: str, parent: Scope) -> Scope:
         scope = self.names.open(node, kind, parent)

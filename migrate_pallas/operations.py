@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 
 from fissix.pgen2 import token
@@ -108,7 +108,8 @@ def _all_operations(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     definitions = module.functions.definitions(kernel)
     reached = _reached(module, definitions)
     meaning = module.names.meaning(kernel if kernel is not None else module.tree)
-    roles = Roles(module.names, module.functions, [(d, meaning) for d in definitions])
+    kernels = [(definition, meaning) for definition in definitions]
+    roles = cache(lambda: Roles(module.names, module.functions, kernels))  # few kernels need them
     if not reached:
         yield from _in_module(module)
     for node in reached:
@@ -120,10 +121,16 @@ def _all_operations(module: Module, site: Site) -> Iterator[tuple[str, Tree]]:
     yield from _of_entry(module, site, definitions)
 
 
-@lru_cache(maxsize=1)  # every kernel of the module that can't be followed asks for it
 def _in_module(module: Module) -> tuple[tuple[str, Tree], ...]:
     """The operations anywhere in the module, by what is known of a kernel that can't be followed."""
-    roles = Roles(module.names, module.functions, [])
+    if _in_module not in module.memo:
+        module.memo[_in_module] = _anywhere(module)
+    found: tuple[tuple[str, Tree], ...] = module.memo[_in_module]
+    return found
+
+
+def _anywhere(module: Module) -> tuple[tuple[str, Tree], ...]:
+    roles = cache(lambda: Roles(module.names, module.functions, []))
     in_calls = (_in_call(module, call, roles, followed=False) for call in calls_in(module.tree))
     return (*_named(module, module.tree), *chain.from_iterable(in_calls))
 
@@ -186,11 +193,11 @@ def _passes(leaf: Leaf, keyword: str) -> bool:
 
 
 def _in_call(
-    module: Module, call: Call, roles: Roles, followed: bool
+    module: Module, call: Call, roles: Callable[[], Roles], followed: bool
 ) -> Iterator[tuple[str, Tree]]:
     path = module.names.callee(call).path
     name = path.rpartition(".")[2] if path.split(".")[0] == "jax" else ""
-    if name in _SLICES and _traced_size(call, roles, followed):
+    if name in _SLICES and _traced_size(call, roles(), followed):
         yield "traced-slice", call.trailer
     if name in _REMOTE:
         yield from _device_id(module, call)
@@ -200,7 +207,7 @@ def _in_call(
     attribute = before.children[1].value if _is_attribute(before) else ""
     if attribute in _VIEWS and (
         (attribute == "bitcast" and not path)  # no array has such a method
-        or roles.is_ref(call.power, call.index - 1)
+        or roles().is_ref(call.power, call.index - 1)
     ):
         yield from _view(module, call, _VIEWS[attribute])
 
@@ -458,9 +465,11 @@ def _says(module: Module, node: Tree, word: str, depth: int) -> bool:
     )
 
 
-@lru_cache(maxsize=1)
 def _all_transformations(module: Module) -> tuple[tuple[str, Tree, list[Node]], ...]:
-    return tuple(_transformations(module))
+    if _transformations not in module.memo:
+        module.memo[_transformations] = tuple(_transformations(module))
+    found: tuple[tuple[str, Tree, list[Node]], ...] = module.memo[_transformations]
+    return found
 
 
 def _transformations(module: Module) -> Iterator[tuple[str, Tree, list[Node]]]:

@@ -6,12 +6,10 @@ The tokens come from one regular expression instead of fissix's tokenizer, which
 f-strings (PEP 701), and the tables are flattened, because parsing is most of what a run costs.
 """
 
-import gc
 import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -562,24 +560,11 @@ def parse_part(text: str, start: int, end: int) -> Node:
     try:
         if "\0" in part:
             raise FaultAt("source text cannot contain null bytes", part.index("\0"))
-        with _collector_paused():
-            return _tree(part, start, lines, 1 + ended)
+        return _tree(part, start, lines, 1 + ended)
     except FaultAt as fault:
         line = bisect_right(lines, fault.offset) - 1
         column = fault.offset - lines[line] + 1
         raise SyntaxFault(fault.message, 1 + ended + line, column) from None
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Spare a growing tree the garbage collector, which finds none but doubles the time it takes."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:

@@ -119,12 +119,15 @@ class Functions:
     def __init__(self, names: Names) -> None:
         self.names = names
         self._reached: dict[int, dict[int, Node]] = {}
+        self._defined: dict[int, list[Node]] = {}
 
     def definitions(self, node: Tree | None) -> list[Node]:
         """The functions and lambdas that `node` may be: through names, partials and conditionals."""
-        found: dict[int, Node] = {}
-        self._define(node, found, 0)
-        return list(found.values())
+        if id(node) not in self._defined:
+            found: dict[int, Node] = {}
+            self._define(node, found, 0)
+            self._defined[id(node)] = list(found.values())
+        return self._defined[id(node)]
 
     def _define(self, node: Tree | None, found: dict[int, Node], depth: int) -> None:
         if node is None or depth > 20:

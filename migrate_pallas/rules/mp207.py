@@ -49,9 +49,13 @@ _SOURCES = (
 def _where(module: Module) -> set[Part]:
     """The parts that may have a guard: they ask for a platform or set it, and skip or refuse where they ask."""
     gate = module.settings.gate
-    gates = (found[0] for found in re.finditer(rf"\b_?{gate}(?:_\d+)?\b", module.text))
-    asking = module.mentions.of(*_SOURCES, *sorted(set(gates)), answers=True)
-    acts = {*module.tree.holding(*_ACTS), *module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit")}
+    gates = re.findall(rf"\b_?{gate}(?:_\d+)?\b", module.text) if gate in module.text else []
+    named = (*_SOURCES, *sorted(set(gates)))
+    asking = module.mentions.of(*named, answers=True, beside=("tpu", "TPU", "cpu"))
+    acts = {
+        *module.tree.holding(*_ACTS),
+        *module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit"),
+    }
     filters = module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices")
     return {*acts.intersection(asking), *filters, *module.tree.holding(*_SETTINGS)}
 
