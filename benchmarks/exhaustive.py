@@ -1,19 +1,23 @@
-"""Compare every file's results with those of a run in which every rule looks at every file."""
+"""Compare every file's results with those of a run in which every rule looks at every file, and at all of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
 from migrate_pallas import pipeline
+from migrate_pallas.cuts import Cut
 from migrate_pallas.files import FileFault, read
+from migrate_pallas.mentions import Mentions
 from migrate_pallas.parsing import SyntaxFault
-from migrate_pallas.rules import all_rules
+from migrate_pallas.parts import Parted
+from migrate_pallas.rules import Rule, all_rules
 from migrate_pallas.settings import CPU, GATE, INTERPRET, REMOVE, Settings
 
 STRATEGIES = (Settings(to=INTERPRET, strategy=REMOVE), Settings(to=CPU, strategy=GATE))
@@ -35,7 +39,7 @@ class Compared:
 
 
 def compare_all(paths: Iterable[Path]) -> Iterator[Compared]:
-    """Compare for each file, on all cores, what the pipeline finds with and without the test for words."""
+    """Compare for each file, on all cores, what the pipeline finds with and without shortcuts."""
     with ProcessPoolExecutor() as pool:
         each = product(sorted(paths), STRATEGIES)
         yield from pool.map(_compare_pair, each, chunksize=8)
@@ -46,14 +50,14 @@ def _compare_pair(pair: tuple[Path, Settings]) -> Compared:
 
 
 def compare(path: Path, settings: Settings) -> Compared:
-    """Compare what the pipeline finds in the file at `path` with and without the test for words."""
+    """Compare what the pipeline finds in the file at `path` with and without shortcuts."""
     try:
         text = read(path).text
     except FileFault as fault:
         return Compared(path, skipped=False, fault=fault.message)
     applicable = pipeline.applicable(text, settings)
     try:
-        with patch.object(pipeline, "applicable", _all_that_run):
+        with without_shortcuts():
             whole = pipeline.examine(text, settings)
     except SyntaxFault as fault:
         return Compared(path, not applicable, fault=fault.message)
@@ -63,6 +67,18 @@ def compare(path: Path, settings: Settings) -> Compared:
     codes |= {finding.code for finding in whole.findings}
     wordless = codes.intersection(_WORDED) - set(applicable)
     return Compared(path, not applicable, "", results[0] != results[1], tuple(sorted(wordless)))
+
+
+@contextmanager
+def without_shortcuts() -> Iterator[None]:
+    """Have each file parsed as a whole, whatever words it has, and every rule look at all of it."""
+    with (
+        patch.object(pipeline, "applicable", _all_that_run),
+        patch.object(pipeline, "in_parts", lambda text: Parted(text, lambda text: [Cut(0, 0)])),
+        patch.object(Mentions, "of", lambda mentions, *words, **options: mentions.tree.parts),
+        patch.object(Rule, "parts", lambda rule, module: module.tree.parts),
+    ):
+        yield
 
 
 def _all_that_run(text: str, settings: Settings) -> tuple[str, ...]:

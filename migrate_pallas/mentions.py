@@ -62,23 +62,24 @@ class _Search:
         self.words = words
         self.answers = answers
         self.beside = beside
-        self.attributes: list[int] = []  # where one of the words may follow a dot
+        self.attributes: list[int] = []  # where one of the words follows a dot
         self.others: list[int] = []  # where one is imported, or a string that getattr may be given
         asks = "getattr" in tree.text
         for offset in sorted(at for word in words for at in tree.places(word)):
             before = self._before(offset)
-            is_code = tree.part_at(offset).is_code(offset)
-            if is_code and before == ".":
+            if before == ".":
                 self.attributes.append(offset)
-            elif (asks and before in ("'", '"')) or (
-                is_code and (tree.has_star or tree.is_imported(offset))
-            ):
+            elif (asks and before in ("'", '"')) or tree.has_star or tree.is_imported(offset):
                 self.others.append(offset)
-        self.direct = {tree.part_at(offset) for offset in (*self.attributes, *self.others)}
+        self.direct: set[Part] = set()
         self.aliases: frozenset[str] = frozenset()
 
     def parts(self, names: Callable[[], Names]) -> list[Part]:
         """The parts that name any of the words."""
+        if not self.attributes and not self.others:
+            return []  # and the text need not be cut
+        self.attributes = [at for at in self.attributes if self.tree.part_at(at).is_code(at)]
+        self.direct = {self.tree.part_at(at) for at in (*self.attributes, *self.others)}
         if not self.direct:
             return []
         bindings = names().module.bindings

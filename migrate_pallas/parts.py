@@ -92,19 +92,28 @@ class Part:
 class Parted(Node):  # type: ignore[misc]  # fissix has no types
     """The `file_input` node of a text in parts. Whoever asks for its children has all of them parsed."""
 
-    def __init__(self, text: str, where: list[Cut]) -> None:
-        """`where` are the places to cut `text` at; with one at its start it is a whole."""
+    def __init__(self, text: str, where: Callable[[str], list[Cut]]) -> None:
+        """`where` tells the places to cut `text` at, which is done when its parts are first asked for."""
         self.type = symbols.file_input
         self.text = text
-        ends = [*(cut.start for cut in where[1:]), len(text)]
-        self.parts = [
+        self.followers: list[Callable[[Part], None]] = []
+        self._where = where
+        self._places: dict[str, list[int]] = {}
+        self._last: list[Leaf] = []
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The parts, in order."""
+        where = self._where(self.text)
+        ends = [*(cut.start for cut in where[1:]), len(self.text)]
+        return [
             Part(self, cut.start, end, cut.name, cut.binds)
             for cut, end in zip(where, ends, strict=True)
         ]
-        self.followers: list[Callable[[Part], None]] = []
-        self._starts = [part.start for part in self.parts]
-        self._places: dict[str, list[int]] = {}
-        self._last: list[Leaf] = []
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [part.start for part in self.parts]
 
     @property
     def children(self) -> list[Tree]:
@@ -211,4 +220,4 @@ def in_parts(text: str) -> Parted:
 
     It has one part where that can't be done exactly. Whether a part is Python shows when it is parsed.
     """
-    return Parted(text, cuts(text))
+    return Parted(text, cuts)

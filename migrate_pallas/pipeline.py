@@ -47,7 +47,8 @@ class Examined:
 def examine(text: str, settings: Settings) -> Examined:
     """Find what is to change in `text`, and what is to be told of it.
 
-    Raises `SyntaxFault` where `text` is not Python, and `FileFault` MP903 where it is too long to be parsed.
+    Raises `SyntaxFault` where `text` is not Python, and `FileFault` MP903 where it is too long to be parsed. A fault
+    in a part that no rule looks at shows only if there is anything to tell: changes are proven with all of the text.
     """
     codes = applicable(text, settings)
     if not codes:
@@ -65,7 +66,10 @@ def examine(text: str, settings: Settings) -> Examined:
         raise
     changes = sorted(module.changes.values(), key=lambda change: change.start)
     kernels = [kernel for _, kernel in sorted(module.kernels.items())]
-    return Examined(text, module, tuple(changes), tuple(module.all_findings()), tuple(kernels))
+    findings = module.all_findings()
+    if (findings or kernels) and not changes:
+        require_python(text, module.tree)  # all of it, and not only the parts that were parsed
+    return Examined(text, module, tuple(changes), tuple(findings), tuple(kernels))
 
 
 def applicable(text: str, settings: Settings) -> tuple[str, ...]:
@@ -76,11 +80,23 @@ def applicable(text: str, settings: Settings) -> tuple[str, ...]:
     calls_wrapper = any(path.rpartition(".")[2] in text for path, _ in settings.wrappers)
     holds = cache(text.__contains__)  # Many rules share a word, and a text may have 50 MB.
     return tuple(
-        rule.code
+        code
+        for code, words in _words(settings)
+        if calls_wrapper or any(all(map(holds, together)) for together in words)
+    )
+
+
+@cache
+def _words(settings: Settings) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """The code of each rule that is to run, and its words."""
+    return [
+        (
+            rule.code,
+            [tuple(word.format(gate=settings.gate) for word in words) for words in rule.words],
+        )
         for rule in all_rules()
         if rule.code in running(settings)
-        and (calls_wrapper or any(all(map(holds, words)) for words in rule.words))
-    )
+    ]
 
 
 def run_fixers(module: Module, codes: tuple[str, ...]) -> None:

@@ -184,7 +184,7 @@ def run(files: Iterable[Path | FileFault], task: Task, jobs: int) -> Generator[O
         return
     from .workers import Work, in_order  # Not at the top: a few files need no processes.
 
-    do = Work(partial(_worth_telling, task=task), partial(_after_death, task=task))
+    do = Work(partial(_worth_telling, task=task), partial(_after_death, task=task), _size)
     files_of, listed = tee(chain(first, chunks))
     with contextlib.closing(in_order(listed, do, jobs)) as results:
         for chunk, outcomes in zip(files_of, results, strict=False):

@@ -24,13 +24,16 @@ Result = TypeVar("Result")
 # So many chunks for each worker may be under way or done before the first of them is: enough that
 # one long file does not keep the others from working, and a bound on memory.
 _AHEAD = 32
+# So many chunks for each worker are ready to be handed out, which in the end is done item by item.
+_IN_STORE = 8
 
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
     """What workers do.
 
-    `do` works on an item, raises no `Exception`, and returns None where there is nothing to tell.
+    `do` works on an item, raises no `Exception`, and returns None where there is nothing to tell. `size` says how much
+    work it is.
     `after_death(pid, item, last)` puts right what process `pid`, which was killed, left of an item;
     what it returns is the item's result, or with None the item is done again. `last` says that it
     may not be: two processes died of it.
@@ -38,6 +41,7 @@ class Work(Generic[Item, Result]):
 
     do: Callable[[Item], Result | None]
     after_death: Callable[[int, Item, bool], Result | None]
+    size: Callable[[Item], int] = lambda item: 1
 
 
 @dataclass
@@ -94,10 +98,13 @@ class _Team(Generic[Item, Result]):
             self._hand_out()
             while self.order and not self.order[0].open:
                 yield self.order.popleft().results
-            if more and len(self.waiting) < self.jobs and len(self.order) < _AHEAD * self.jobs:
+            enough = _IN_STORE * self.jobs
+            if more and len(self.waiting) < enough and len(self.order) < _AHEAD * self.jobs:
                 items = next(chunks, None)
-                more = items is not None
-                if items is not None:
+                if items is None:
+                    more = False
+                    self._split()
+                else:
                     self._add(items)
                 self._listen(0)
             elif self.order:
@@ -109,6 +116,18 @@ class _Team(Generic[Item, Result]):
         chunk: _Chunk[Item, Result] = _Chunk(items, [None] * len(items), len(items))
         self.order.append(chunk)
         self.waiting.append(_Portion(chunk, list(range(len(items)))))
+
+    def _split(self) -> None:
+        """Hand the last items out one by one, the largest first, so that all workers end at about the same time."""
+        if len(self.workers) == self.jobs:
+            items = [
+                _Portion(portion.chunk, [number], portion.again)
+                for portion in self.waiting
+                for number in portion.numbers
+            ]
+            size = self.work.size
+            items.sort(key=lambda one: size(one.chunk.items[one.numbers[0]]), reverse=True)
+            self.waiting = deque(items)
 
     def _hand_out(self) -> None:
         """Give idle workers what waits, and take on more workers while there are fewer than jobs."""

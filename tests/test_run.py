@@ -67,7 +67,7 @@ class TestOneFile:
     @pytest.mark.parametrize(
         ("content", "place"),
         [
-            (b"import jax\n# run_scoped pallas collective_axes\nx = = 1\n", ("MP901", 3)),
+            (BEFORE + b"x = = 1\n", ("MP901", BEFORE.count(b"\n") + 1)),
             (b"x = 1\n'\xff'\n", ("MP902", 2)),
         ],
     )

@@ -28,6 +28,8 @@ CALL = "trailer< '(' any* ')' >"
 class Rule:
     """A rule or finding. `words` are such that a file without all of one tuple's words can't have it.
 
+    `{gate}` among them is the name of the gate.
+
     `about` are the names, or patterns for names, that a part of a file mentions if the rule selects anything in it;
     or what tells those parts.
     """

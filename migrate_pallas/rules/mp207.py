@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 from bowler import Query
@@ -32,6 +33,7 @@ _DEMANDS = (
 )
 
 # What a file with a guard must hold: what refuses, what tells the platform, and the platform's name.
+_NAMED = ("tpu", "TPU", "cpu")
 _ACTS = ("skip", "raise", "Skip", "assert", "exit")
 _SOURCES = (
     "default_backend",
@@ -51,24 +53,19 @@ def _where(module: Module) -> set[Part]:
     gate = module.settings.gate
     gates = re.findall(rf"\b_?{gate}(?:_\d+)?\b", module.text) if gate in module.text else []
     named = (*_SOURCES, *sorted(set(gates)))
-    asking = module.mentions.of(*named, answers=True, beside=("tpu", "TPU", "cpu"))
-    acts = {
-        *module.tree.holding(*_ACTS),
-        *module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit"),
-    }
-    filters = module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices")
-    return {*acts.intersection(asking), *filters, *module.tree.holding(*_SETTINGS)}
+    filters = module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices", beside=_NAMED)
+    found = {*filters, *module.tree.holding(*_SETTINGS)}
+    asking = set(module.mentions.of(*named, answers=True, beside=_NAMED))
+    if asking:
+        found |= asking.intersection(module.tree.holding(*_ACTS))
+        found |= asking.intersection(module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit"))
+    return found
 
 
 @rule(
     "MP207",
     "tpu-guard",
-    *(
-        (act, source, word)
-        for act in _ACTS
-        for source in _SOURCES
-        for word in ("tpu", "TPU", "cpu")
-    ),
+    *product(_NAMED, (*_SOURCES, "{gate}"), _ACTS),
     ("run_on_devices", "tpu"),
     ("skip_on_devices", "cpu"),
     ("devices(", "tpu"),
