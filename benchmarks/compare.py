@@ -11,6 +11,7 @@ Each prints Markdown. README.md, beside this file, tells how to read it.
 from __future__ import annotations
 
 import argparse
+import compileall
 import hashlib
 import json
 import os
@@ -97,7 +98,8 @@ def peers(environment: Path) -> list[Contender]:
 
 
 def contenders(environment: Path) -> list[Contender]:
-    """This tool, on all cores and on one, and its peers."""
+    """This tool, on all cores and on one, and its peers, all of them compiled, as an installer does it."""
+    compileall.compile_dir(CHECKOUT / "migrate_pallas", quiet=1)
     return [
         Contender("migrate-pallas", MIGRATE_CHECK, finds=False),
         Contender("migrate-pallas --jobs=1", (*MIGRATE_CHECK, "--jobs=1"), finds=False),
@@ -114,7 +116,8 @@ def calls(output: str, root: Path) -> Counter[tuple[str, str]]:
 def variables(caches: Path) -> dict[str, str]:
     """The environment in which commands run: what they keep between runs, they keep in `caches`."""
     kept = {"XDG_CACHE_HOME": str(caches), "PYTHONPATH": str(CHECKOUT)}
-    return {**os.environ, **kept}
+    compiles = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**compiles, **kept}
 
 
 def unpacked(names: Sequence[str], into: Path) -> Path:

@@ -93,11 +93,12 @@ class _Search:
         while True:
             while at >= 0 and text[at] in _SPACE:
                 at -= 1
-            begin = max(text.rfind("\n", 0, max(at, 0)), text.rfind("\r", 0, max(at, 0))) + 1
-            line = text[begin : at + 1]
-            is_above = "\n" in text[at:offset] or "\r" in text[at:offset]
-            if "#" not in line or not is_above:
+            if at < 0 or not any(ending in text[at:offset] for ending in "\r\n"):
                 return text[max(at, 0)]
+            begin = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+            line = text[begin : at + 1]
+            if "#" not in line:
+                return line[-1]
             if line.endswith(".") or any(
                 head.rstrip(_SPACE).endswith(".") for head in _heads(line)
             ):

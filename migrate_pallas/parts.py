@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from fissix.pytree import Leaf, Node
 
@@ -26,7 +27,7 @@ from .parsing import NEWLINE, FaultAt, parse_part, symbols
 # What follows a name that is bound, and not only read: no attribute, and no word of a sentence.
 _may_bind = re.compile(r"(?![ \t]*\.)(?![ \t]+(?!(?:in|if|as)\b)\w)").match
 _import = re.compile(
-    rf"import[ \t]*(?:\\{NEWLINE}[ \t]*)*(?:\((?:[^()\#]|\#[^\r\n]*)*|(?:[^\r\n;\\\#]|\\{NEWLINE})*)"
+    rf"import[ \t]*(?:\\{NEWLINE}[ \t]*)*(\((?:[^()\#]|\#[^\r\n]*)*|(?:[^\r\n;\\\#]|\\{NEWLINE})*)"
 ).match
 
 
@@ -176,21 +177,20 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
     def is_imported(self, offset: int) -> bool:
         """Whether the word at `offset` may stand in an import, after `import`."""
-        return any(first < offset < last for first, last in self._imports)
+        firsts, ends = self._imports
+        index = bisect_right(firsts, offset) - 1
+        return index >= 0 and offset < ends[index]
 
     @cached_property
     def has_star(self) -> bool:
         """Whether anything looks like `import *`."""
-        return any(
-            self.text[first:last].lstrip(" \t\\\r\nimport").startswith("*")
-            for first, last in self._imports
-        )
+        return any(self.text.startswith("*", first) for first in self._imports[0])
 
     @cached_property
-    def _imports(self) -> list[tuple[int, int]]:
-        """Where what looks like an import has its list of names; inside strings too."""
-        found = (_import(self.text, at) for at in self.places("import"))
-        return [one.span() for one in found if one]
+    def _imports(self) -> tuple[list[int], list[int]]:
+        """Where the lists of names of what looks like imports begin, and the furthest that any so far has reached."""
+        spans = [one.span(1) for at in self.places("import") if (one := _import(self.text, at))]
+        return [first for first, _ in spans], [*accumulate((last for _, last in spans), max)]
 
     def places(self, word: str) -> list[int]:
         """Where `word` stands in the text, and not within another word."""

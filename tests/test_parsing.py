@@ -1,7 +1,6 @@
 """Everything that Python 3.14 reads parses, under every Python, and prints back byte for byte."""
 
 import ast
-import gc
 import io
 import sysconfig
 import tokenize
@@ -469,18 +468,6 @@ def test_too_deep_is_a_fault(opening):
 def test_too_deep_f_string_is_a_fault():
     assert fault("f'{" * 5000).message == "f-string nested too deeply"
     assert fault("f'{x:{" * 5000).message == "f-string nested too deeply"
-
-
-def test_collector_is_left_as_it_was():
-    assert gc.isenabled()
-    fault("a b")
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        parse("a")
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 EVERYTHING = "".join(text for texts in VALID.values() for text in texts if text.endswith("\n"))

@@ -1,5 +1,6 @@
 """A run over many files: `migrate_pallas.run` and `migrate_pallas.workers`."""
 
+import gc
 import os
 import pickle
 import signal
@@ -7,7 +8,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from migrate_pallas import run as runs
 from migrate_pallas import workers
 from migrate_pallas.files import FileFault, read
+from migrate_pallas.pipeline import examine
 from migrate_pallas.run import Outcome, Task, piped, run, work
 from migrate_pallas.settings import Settings
 from migrate_pallas.workers import Work, in_order
@@ -75,6 +77,36 @@ class TestOneFile:
         [path] = sources(1, content)
         fault = work(path, LOOK).fault
         assert (fault.code, fault.line) == place
+
+    def test_a_fault_in_a_part_that_no_rule_looks_at_is_told_if_anything_is(self):
+        broken = b"\n\ndef other():\n    x y\n"
+        gpu = b"from jax.experimental.pallas import mosaic_gpu\n"
+        nothing = BEFORE.replace(b', collective_axes="i"', b"") + b"    # collective_axes\n"
+        for content, line in [(BEFORE, 9), (gpu + BEFORE, 10), (nothing, None)]:
+            [path] = sources(1, content + broken)
+            fault = work(path, replace(LOOK, settings=Settings())).fault
+            assert (fault and (fault.code, fault.line)) == (line and ("MP901", line))
+
+    def test_the_collector_is_paused_meanwhile_and_left_as_it_was(self, monkeypatch):
+        seen = []
+        monkeypatch.setattr(
+            runs, "examine", lambda *asked: (seen.append(gc.isenabled()), examine(*asked))[1]
+        )
+        for path in sources(1) + sources(1, b"x = = 1\n# run_scoped collective_axes\n"):
+            work(path, LOOK)
+            assert gc.isenabled()
+        gc.disable()
+        try:
+            work(path, LOOK)
+            assert not gc.isenabled()
+        finally:
+            gc.enable()
+        assert seen == [False, False, False]
+
+    def test_parts_that_no_rule_looks_at_are_not_parsed(self):
+        text = BEFORE.decode() + "\n\ndef other(x):\n    return x\n\n\nLIMIT = other(7)\n"
+        tree = examine(text, LOOK.settings).module.tree
+        assert [part.is_parsed for part in tree.parts] == [True, True, False, False]
 
     @pytest.mark.parametrize(
         "error",
@@ -222,6 +254,18 @@ class TestProcesses:
     def test_results_come_in_order_and_nothing_stays_behind(self, jobs):
         assert results_of(CHUNKS, jobs=jobs) == DONE
         assert not has_children()
+
+    def test_the_last_items_are_handed_out_one_by_one_the_largest_first(self):
+        chunks = [[1, 2, 30], [40, 5, 6], [7, 80, 9], [10, 11, 12]]
+
+        def do(item):
+            time.sleep(0.02)
+            return time.monotonic(), item
+
+        results = in_order(iter(chunks), Work(do, no_result, size=lambda item: item), 2)
+        order = [item for _, item in sorted(chain.from_iterable(results))]
+        assert set(order[:6]) == {1, 2, 30, 40, 5, 6}
+        assert [set(order[6:8]), set(order[8:10]), set(order[10:])] == [{80, 12}, {11, 10}, {9, 7}]
 
     def test_there_are_no_more_processes_than_chunks(self, monkeypatch):
         started = []

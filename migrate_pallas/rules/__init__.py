@@ -48,7 +48,9 @@ class Rule:
 
     def parts(self, module: Module) -> Iterable[Part]:
         """The parts of `module` in which it may select anything."""
-        return self.about(module) if callable(self.about) else module.mentions.of(*self.about)
+        if callable(self.about):
+            return self.about(module)
+        return module.mentions.of(*self.about) if self.about else module.tree.parts
 
     @property
     def explanation(self) -> str:

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import subprocess
+import sys
 import tokenize
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,10 @@ from migrate_pallas.sessions import Session
 from migrate_pallas.settings import CPU, GATE, INTERPRET, REMOVE, Settings
 from properties.examples import examples
 from properties.modules import modules
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from exhaustive import without_shortcuts
 
 EVERY_SETTING = st.sampled_from(
     [
@@ -120,6 +125,18 @@ def test_the_order_of_rules_and_nodes_does_not_matter(
     shuffled = examined_in_some_order(text, settings, order)
     assert said(shuffled) == said(usual)
     assert migrated(shuffled, shuffled.changes) == migrated(usual, usual.changes)
+
+
+@given(st.lists(modules(), min_size=1, max_size=4), EVERY_SETTING)
+@examples(60)
+def test_what_is_left_unparsed_would_change_nothing(texts: list[str], settings: Settings) -> None:
+    text = "\n".join(texts)
+    usual = examine(text, settings)
+    with without_shortcuts():
+        whole = examine(text, settings)
+        result = migrated(whole, whole.changes)
+    assert said(usual) == said(whole)
+    assert migrated(usual, usual.changes) == result
 
 
 @given(st.lists(modules(), min_size=4, max_size=8), EVERY_SETTING)
