@@ -107,10 +107,14 @@ class Call:
 
 def call_at(trailer: Node) -> Call | None:
     """The call whose arguments `trailer` holds; None where `trailer` is an attribute or a subscript."""
-    power = trailer.parent
-    if trailer.children[0].value != "(" or power is None or power.type != symbols.power:
+    if trailer.children[0].value != "(":
         return None
-    return Call(power, next(i for i, child in enumerate(power.children) if child is trailer))
+    kept: Call | None = vars(trailer).get("call")  # with its node, as each rule asks for it
+    power = trailer.parent
+    if kept is None and power is not None and power.type == symbols.power:
+        index = next(i for i, child in enumerate(power.children) if child is trailer)
+        kept = trailer.call = Call(power, index)
+    return kept
 
 
 def as_call(node: Tree) -> Call | None:

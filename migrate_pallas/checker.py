@@ -92,7 +92,7 @@ def prove(before: str, after: str, accepted: Sequence[Accepted], permit: Permit)
     """Whether the running Python could parse `after`, which is `before` with exactly the changes `accepted`.
 
     Raises Refused where it is not. Both texts are as decoded, with their own line endings and any byte order mark.
-    Where this Python can parse them it has compiled the result too, if it compiles the original.
+    Where this Python can parse them it has compiled what is new in the result, too, if it compiles the original.
     """
     _same_frame(before, after)
     mark = before[:1] == "\ufeff"
@@ -1695,6 +1695,8 @@ def _is_module(binding: _Binding, role: str, rest: str) -> bool:
 
 # -- parsing --
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
 
 def _parsed(old: _Text, new: _Text) -> tuple[ast.Module, ast.Module] | None:
     """Both trees; None where this Python cannot parse the original."""
@@ -1709,11 +1711,25 @@ def _parsed(old: _Text, new: _Text) -> tuple[ast.Module, ast.Module] | None:
         except (SyntaxError, ValueError) as error:
             raise _uncompiled(error, old) from None
         try:
-            compile(after, "<result>", "exec", dont_inherit=True)
+            compile(_not_as_before(old, before, new, after), "<result>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
             if _compiles(before):
                 raise _uncompiled(error, old) from None
         return before, after
+
+
+def _not_as_before(old: _Text, before: ast.Module, new: _Text, after: ast.Module) -> ast.Module:
+    """`after` without the functions and classes at its top level that are the same in `before`.
+
+    What Python finds wrong only when it compiles, it finds in each of them by itself.
+    """
+    kept = {old.source(node) for node in before.body if isinstance(node, _DEFINITIONS)}
+    body = [
+        node
+        for node in after.body
+        if not isinstance(node, _DEFINITIONS) or new.source(node) not in kept
+    ]
+    return ast.Module(body, after.type_ignores)
 
 
 def _uncompiled(error: Exception, old: _Text) -> Refused:

@@ -437,7 +437,7 @@ class Names:
 
         What stands under `if __name__ == "__main__":` runs only when the module is the program.
         """
-        scope = self.scope(node)
+        scope = self._scope_of(node) if isinstance(node, Leaf) else self.scope(node)
         while scope.kind in ("class", "comprehension", "type parameters") and scope.parent:
             scope = scope.parent
         return scope is self.module and not any(is_main_block(p) for _, p in ancestry(node))

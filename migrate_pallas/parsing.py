@@ -620,7 +620,7 @@ def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:
         leaf.column = start - line_start
         leaf.start = base + start
         leaf.end = base + previous
-        leaf.fixers_applied = []
+        leaf.fixers_applied = ()  # where fissix keeps a list, and copies it
     children.append(child)
     return _node(type, children)
 

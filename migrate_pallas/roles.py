@@ -88,6 +88,21 @@ def _word(node: Tree) -> str:
     return node.value if isinstance(node, Leaf) else ""
 
 
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """How roles get from a call to parameters.
+
+    `definitions` are the functions that it calls, with the arguments of the partials `through` which it does; `handed`
+    are those that it hands to what it calls, `by`, and what they are there.
+    """
+
+    call: Call
+    through: tuple[Call, ...]
+    definitions: list[Node]
+    by: Meaning
+    handed: list[tuple[Meaning, Node]]
+
+
 class Roles:
     """The roles of expressions in one kernel and the functions that it reaches."""
 
@@ -244,48 +259,60 @@ class Roles:
     def _spread(self) -> None:
         """Let roles spread until nothing changes; then give up on parameters that no call was seen to fill."""
         calls = [call for function in self.inside.values() for call in calls_in(function)]
-        self._settle(calls)
+        ways = [way for call in calls if (way := self._way(call))]
+        returned = [(function, [*_returned(function)]) for function in self.inside.values()]
+        self._settle(ways, returned)
         for function in self.inside.values():
             for parameter in parameters(function):
                 if id(parameter.leaf) not in self.known and not parameter.optional:
                     self.known[id(parameter.leaf)] = Role.UNKNOWN
-        self._settle(calls)
+        self._settle(ways, returned)
 
-    def _settle(self, calls: list[Call]) -> None:
+    def _settle(self, ways: list[_Way], returned: list[tuple[Node, list[Tree]]]) -> None:
         for _ in range(
             20
         ):  # roles only grow, through chains of names and calls that are short in practice
             news = [self._from_binding(binding) for binding in self.bindings.values()]
-            news += [self._from_call(call) for call in calls]
-            news += [self._from_returns(function) for function in self.inside.values()]
+            news += [self._from_call(way) for way in ways]
+            news += [self._from_returns(function, values) for function, values in returned]
             if True not in news:
                 return
 
-    def _from_returns(self, function: Node) -> bool:
-        role = max((self.role(value) for value in _returned(function)), default=Role.STATIC)
+    def _from_returns(self, function: Node, values: list[Tree]) -> bool:
+        role = max((self.role(value) for value in values), default=Role.STATIC)
         is_news = role > self.returns.get(id(function), Role.STATIC)
         self.returns[id(function)] = max(role, self.returns.get(id(function), Role.STATIC))
         return is_news
 
-    def _from_call(self, call: Call) -> bool:
+    def _way(self, call: Call) -> _Way | None:
+        """The way from `call` to functions of the module; None where there is none, as in most calls."""
         meaning = self.names.callee(call)
-        changed = False
-        for definition in called(call, self.names, self.functions):
-            changed |= self._bind(definition, meaning.through, call.brackets.items)
+        definitions = called(call, self.names, self.functions)
         decorated, first = decorated_by(call), call.positional(0)
+        by = meaning
         if decorated is not None and meaning.path == PARTIAL and first is not None:
-            meaning = self.names.meaning(first)
-        role = self._handed_role(call, meaning)
+            by = self.names.meaning(first)
         handed = [
-            (item.value, d)
+            (item.value, definition)
             for item in call.brackets.items
-            for d in self.functions.definitions(item.value)
+            if not isinstance(item.value, Leaf) or item.value.type == token.NAME
+            for definition in self.functions.definitions(item.value)
         ]
         if decorated is not None:
             handed.append((decorated, decorated))
-        for value, definition in handed:
-            if role is not None and not (isinstance(value, Leaf) and value.type != token.NAME):
-                changed |= self._hand(self.names.meaning(value), definition, role)
+        if not definitions and not handed:
+            return None
+        values = [(self.names.meaning(value), definition) for value, definition in handed]
+        return _Way(call, meaning.through, definitions, by, values)
+
+    def _from_call(self, way: _Way) -> bool:
+        changed = False
+        for definition in way.definitions:
+            changed |= self._bind(definition, way.through, way.call.brackets.items)
+        role = self._handed_role(way.call, way.by) if way.handed else None
+        if role is not None:
+            for meaning, definition in way.handed:
+                changed |= self._hand(meaning, definition, role)
         return changed
 
     def _handed_role(self, call: Call, meaning: Meaning) -> Role | None:
