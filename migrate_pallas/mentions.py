@@ -8,9 +8,10 @@ these, be it through others (`scoped = functools.partial(pl.run_scoped, ...)`).
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 
 from .calls import end, start
 from .names import Binding, How, Names
@@ -125,35 +126,26 @@ class _Search:
 
     def _find_aliases(self, bound: Mapping[str, list[Binding]]) -> None:
         """Find the names of the module that lead to one of the words, be it through others."""
-        grown = True
-        while grown:
-            leading = self.direct | self._using(self.aliases)
-            found = {name for name, bindings in bound.items() if any(map(self._is_alias, bindings))}
-            for part in leading:
-                if part.binds and not part.is_parsed:
-                    found.update(
-                        name for name in part.binds if name != part.name or self._answers(part)
-                    )
-            grown = not found <= self.aliases
-            self.aliases |= found
+        everything = [binding for bindings in bound.values() for binding in bindings]
+        imported = {b.name for b in everything if b.how is How.IMPORT and self._is_meant(b)}
+        spans = _Spans((start(b.value), end(b.value), b.name) for b in everything if _is_alias(b))
+        if self.answers:
+            spans.add((start(b.node), end(b.node), b.name) for b in everything if self._may_answer(b))
+        places = [*self.attributes, *self.others]
+        self.aliases = frozenset(_led_to(self.tree, places, imported, spans, self._put_off))
 
-    def _is_alias(self, binding: Binding) -> bool:
-        if binding.how is How.IMPORT:
-            return binding.name in self.words or binding.path.rpartition(".")[2] in self.words
-        if binding.how is How.ASSIGNED and binding.value is not None:
-            return self._leads(start(binding.value), end(binding.value))
-        if binding.how is How.FUNCTION and self.answers:
-            begin, after = start(binding.node), end(binding.node)
-            return self._leads(begin, after) and _may_answer(self.tree.text[begin:after])
-        return False
+    def _is_meant(self, binding: Binding) -> bool:
+        return binding.name in self.words or binding.path.rpartition(".")[2] in self.words
 
-    def _leads(self, first: int, last: int) -> bool:
-        """Whether the text from `first` to `last` names one of the words, or uses an alias."""
-        if any(_any_within(offsets, first, last) for offsets in (self.attributes, self.others)):
-            return True
-        return bool(self.aliases) and bool(
-            _any_of(self.aliases).search(self.tree.text, first, last)
-        )
+    def _may_answer(self, binding: Binding) -> bool:
+        node = binding.node
+        return binding.how is How.FUNCTION and _may_answer(self.tree.text[start(node) : end(node)])
+
+    def _put_off(self, part: Part) -> list[str]:
+        """The names that `part`, which leads to one of the words, may be for that, where it has not been parsed."""
+        if part.is_parsed:
+            return []
+        return [name for name in part.binds or () if name != part.name or self._answers(part)]
 
     def _answers(self, part: Part) -> bool:
         return self.answers and _may_answer(part.text)
@@ -171,34 +163,63 @@ def _assignments(tree: Parted) -> Iterator[Part]:
 
 def leading_to(names: Names, offsets: Sequence[int]) -> list[Part]:
     """The parts that may run what stands at `offsets`: those that hold it, or name what leads to it."""
-    tree, known = names.tree, frozenset[str]()
-    holding = {tree.part_at(offset) for offset in offsets}
-
-    def leads(binding: Binding) -> bool:
-        first, last = start(binding.node), end(binding.node)
-        holds = any(first <= offset < last for offset in offsets)
-        return holds or (bool(known) and bool(_any_of(known).search(tree.text, first, last)))
-
-    while True:
-        parts = {*holding, *tree.naming(*known)}
-        found = {name for part in parts for name in part.binds or ()}
-        bound = names.module.bindings.items()
-        found.update(name for name, bindings in bound if any(map(leads, bindings)))
-        if found <= known:
-            return [part for part in tree.parts if part in parts]
-        known |= found
+    tree = names.tree
+    everything = (binding for bindings in names.module.bindings.values() for binding in bindings)
+    spans = _Spans((start(b.node), end(b.node), b.name) for b in everything)
+    found = _led_to(tree, offsets, (), spans, lambda part: part.binds or ())
+    parts = {*(tree.part_at(offset) for offset in offsets), *tree.naming(*found)}
+    return [part for part in tree.parts if part in parts]
 
 
-def _any_within(offsets: list[int], first: int, last: int) -> bool:
-    """Whether any of the ordered `offsets` is from `first` to before `last`."""
-    at = bisect_left(offsets, first)
-    return at < len(offsets) and offsets[at] < last
+def _led_to(
+    tree: Parted,
+    offsets: Sequence[int],
+    first: Iterable[str],
+    spans: _Spans,
+    bound_by: Callable[[Part], Iterable[str]],
+) -> set[str]:
+    """The names that lead to what stands at `offsets`, or are the `first` or lead to those.
+
+    A name leads to what stands in one of its `spans`, and to what is in a part that it is `bound_by`.
+    """
+    found = set(first)
+    waiting = [*offsets, *(at for name in found for at in tree.variables(name))]
+    while waiting:
+        at = waiting.pop()
+        more = {*spans.at(at), *bound_by(tree.part_at(at))} - found
+        found |= more
+        waiting += [place for name in more for place in tree.variables(name)]
+    return found
 
 
-@cache
-def _any_of(names: frozenset[str]) -> re.Pattern[str]:
-    """What a text must match in which one of `names` stands as a variable."""
-    return re.compile(rf"(?<![\w.])(?:{'|'.join(sorted(names))})(?!\w)")
+class _Spans:
+    """Stretches of a text, each with a name; some may lie in others."""
+
+    def __init__(self, spans: Iterable[tuple[int, int, str]]) -> None:
+        self._spans = sorted(spans)
+        self._arrange()
+
+    def add(self, spans: Iterable[tuple[int, int, str]]) -> None:
+        """Add `spans`."""
+        self._spans = sorted([*self._spans, *spans])
+        self._arrange()
+
+    def _arrange(self) -> None:
+        self._starts = [first for first, _, _ in self._spans]
+        self._reached = [*accumulate((last for _, last, _ in self._spans), max)]
+
+    def at(self, offset: int) -> Iterator[str]:
+        """The names of those in which `offset` lies."""
+        index = bisect_right(self._starts, offset) - 1
+        while index >= 0 and self._reached[index] > offset:
+            if self._spans[index][1] > offset:
+                yield self._spans[index][2]
+            index -= 1
+
+
+def _is_alias(binding: Binding) -> bool:
+    """Whether a name is assigned a value."""
+    return binding.how is How.ASSIGNED and binding.value is not None
 
 
 @cache

@@ -550,30 +550,25 @@ class Names:
         return _NOTHING
 
 
-def _names_any(part: Part, names: set[str]) -> bool:
-    """Whether any of `names` stands in the text of `part`."""
-    return not names.isdisjoint(re.findall(r"\w+", part.text))
-
-
 def _grow(found: set[str], scopes: Iterable[Scope], put_off: Iterable[Part]) -> None:
     """Add to `found` the names in `scopes` that may be of JAX: by their imports, or as aliases of others.
 
     And those of assignments that are `put_off`, which may be so if any such name stands in them.
     """
-    everything = [b for scope in scopes for bindings in scope.bindings.values() for b in bindings]
-    found.update(
-        b.name for b in everything if any(w in b.path for w in ("jax", "triton", "mosaic"))
-    )
-    aliases = [(b.name, first_leaf(b.value).value) for b in everything if b.value is not None]
-    grown = True
-    while grown:
-        more = {name for name, origin in aliases if origin in found}
-        more.update(
-            name for part in put_off if _names_any(part, found) for name in part.binds or ()
-        )
-        more -= found
-        grown = bool(more)
+    bound = [b for scope in scopes for bindings in scope.bindings.values() for b in bindings]
+    aliases: dict[str, list[str]] = {}  # the names that are assigned something with a name in it
+    for binding in bound:
+        if binding.value is not None:
+            aliases.setdefault(first_leaf(binding.value).value, []).append(binding.name)
+    for part in put_off:
+        for word in set(re.findall(r"\w+", part.text)):
+            aliases.setdefault(word, []).extend(part.binds or ())
+    found.update(b.name for b in bound if any(w in b.path for w in ("jax", "triton", "mosaic")))
+    waiting = [*found]
+    while waiting:
+        more = {*aliases.get(waiting.pop(), [])} - found
         found |= more
+        waiting += more
 
 
 def _root(power: Node) -> Tree:

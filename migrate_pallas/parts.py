@@ -31,6 +31,10 @@ _import = re.compile(
 ).match
 
 
+_words = re.compile(r"\w+").finditer
+_MANY_WORDS = 200  # to search for each of more than that takes longer than to find all words at once
+
+
 @dataclass(eq=False)
 class Part:
     """One or more top-level statements, at `text[start:end]`; a function or class has a `name`.
@@ -154,7 +158,7 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
     def naming(self, *names: str) -> Iterator[Part]:
         """The parts in which any of `names` may stand as a variable, in order."""
-        found = {self._index(at) for name in names for at in self._variables(name)}
+        found = {self._index(at) for name in names for at in self.variables(name)}
         return (self.parts[index] for index in sorted(found))
 
     def binding(self, name: str) -> Iterator[Part]:
@@ -162,7 +166,7 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
         `import name.submodule` binds it, too.
         """
-        after = ((at, at + len(name)) for at in self._variables(name))
+        after = ((at, at + len(name)) for at in self.variables(name))
         found = {
             self._index(at)
             for at, end in after
@@ -170,7 +174,7 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
         }
         return (self.parts[index] for index in sorted(found))
 
-    def _variables(self, name: str) -> Iterator[int]:
+    def variables(self, name: str) -> Iterator[int]:
         """Where `name` stands in code, and not right after a dot."""
         places = (at for at in self.places(name) if self.text[max(at - 1, 0)] != ".")
         return (at for at in places if self.part_at(at).is_code(at))
@@ -194,11 +198,21 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
     def places(self, word: str) -> list[int]:
         """Where `word` stands in the text, and not within another word."""
+        if len(self._places) > _MANY_WORDS:
+            return self._all_places.get(word, [])
         if word not in self._places:
-            self._places[word] = list(self._words(word))
+            self._places[word] = list(self._search(word))
         return self._places[word]
 
-    def _words(self, word: str) -> Iterator[int]:
+    @cached_property
+    def _all_places(self) -> dict[str, list[int]]:
+        """Where each word stands."""
+        found: dict[str, list[int]] = {}
+        for word in _words(self.text):
+            found.setdefault(word.group(), []).append(word.start())
+        return found
+
+    def _search(self, word: str) -> Iterator[int]:
         at = self.text.find(word)
         while at >= 0:
             after = at + len(word)
