@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, ancestry, as_call, call_at, literal_text, start, unwrapped
+from .calls import (
+    Call,
+    Tree,
+    ancestry,
+    as_call,
+    call_at,
+    literal_text,
+    plain_text,
+    start,
+    unwrapped,
+    written,
+)
 from .names import How, Meaning, Names
 from .parsing import symbols
 from .parts import Parted
@@ -95,6 +106,7 @@ class Backends:
         self.names = names
         self.gate = gate
         self._evaluating: set[int] = set()
+        self._wording: set[int] = set()
 
     def is_test(self, node: Tree) -> bool:
         """Whether `node` is a backend test: what it is on CPU can be told, and it is not the same everywhere."""
@@ -197,6 +209,15 @@ class Backends:
     def words(self, node: Tree, platform: str) -> list[Word]:
         """What the platform source `node` may say on `platform`; [] where it is none."""
         node = unwrapped(node)
+        if id(node) in self._wording:
+            return []
+        self._wording.add(id(node))
+        try:
+            return self._words(node, platform)
+        finally:
+            self._wording.discard(id(node))
+
+    def _words(self, node: Tree, platform: str) -> list[Word]:
         if isinstance(node, Leaf):
             value = self.names.assigned(node)
             return self.words(value, platform) if value is not None else []
@@ -244,7 +265,7 @@ class Backends:
             if callee.value == "str":
                 return self.words(first, platform)
             if callee.value == "getattr" and attribute is not None and self.is_device(first):
-                words = literal_text(attribute)
+                words = plain_text(attribute)
                 if words == "platform":
                     return [Word(text) for text in _PLATFORM_WORDS[platform]]
                 if words == "device_kind":
@@ -272,7 +293,7 @@ class Backends:
             if _jax_name(path) in (*_DEVICE_LISTS, "get_backend"):
                 return True
             if call and index == 1 and call.positional(0) is not None:
-                return str(node.children[0]).strip() in ("next", "iter", "list") and self.is_device(
+                return written(node.children[0]) in ("next", "iter", "list") and self.is_device(
                     call.brackets.items[0].value
                 )
         return isinstance(node.children[0], Leaf) and self._is_device_name(node.children[0])
@@ -321,7 +342,7 @@ class Backends:
 
     def _is_gate(self, path: str, call: Call) -> bool:
         """Whether an imported function bears the gate's name, where it is defined or here."""
-        words = (path.rpartition(".")[2], str(call.power.children[0]).strip())
+        words = (path.rpartition(".")[2], written(call.power.children[0]))
         return any(re.fullmatch(rf"_?{self.gate}|_{self.gate}_\d+", word) for word in words)
 
     def _definitions(self, meaning: Meaning, call: Call) -> list[Tree]:
@@ -357,7 +378,7 @@ class Backends:
                 return None
             return self.truth(first if element is None else element, platform)
         before = call.power.children[call.index - 1]
-        if before.type == symbols.trailer and str(before).strip() == ".startswith":
+        if before.type == symbols.trailer and written(before) == ".startswith":
             words = self._power_words(call.power, call.index - 1, platform)
             literal = self._literal(first)
             starts = [literal] if literal is not None else self._literals(first)
@@ -570,7 +591,7 @@ def leaves(suite: Tree) -> bool:
     """Whether a suite ends by leaving its block."""
     last = _last_statement(suite)
     small = last.children[0] if last.type == symbols.simple_stmt else last
-    word = small.value if isinstance(small, Leaf) else str(small.children[0]).strip()
+    word = small.value if isinstance(small, Leaf) else written(small.children[0])
     return word in ("return", "raise", "continue", "break")
 
 

@@ -192,6 +192,17 @@ def literal_text(node: Tree) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def plain_text(node: Tree) -> str | None:
+    """The text of a string literal that stands in the source as it is: one string, without escapes; else None."""
+    is_one = isinstance(node, Leaf) and "\\" not in node.value
+    return literal_text(node) if is_one else None
+
+
+def written(node: Tree) -> str:
+    """The source text of `node`, without the white space and comments before it."""
+    return str(node)[len(node.prefix) :]
+
+
 def ancestry(node: Tree) -> Iterator[tuple[Tree, Node]]:
     """Each (child, parent) from `node` upwards to the root."""
     while node.parent is not None:

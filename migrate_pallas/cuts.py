@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from keyword import iskeyword
 
-from .parsing import NEWLINE, PLAIN_STRING, FaultAt, formatted_end
+from .parsing import ANY_WORD, NEWLINE, PLAIN_STRING, FaultAt, formatted_end
 
 # What goes by is code, plain strings, comments, and the ends of lines that something indented follows. The scan stops
 # at a bracket, at a line that begins with code, and at a quote that may open an f-string: where those end only the
@@ -32,13 +32,13 @@ _format_prefix = re.compile(r"(?<!\w)(?:[fFtT][rR]?|[rR][fFtT])\Z").search
 
 # How a line without indentation begins. A call of a soft keyword may be a statement: `match(x):`.
 _head = re.compile(
-    r"(?P<decorator>@) | (?:async[ \t]+)?(?:def|class)[ \t]+(?P<definition>[A-Za-z_]\w*) |"
+    rf"(?P<decorator>@) | (?:async[ \t]+)?(?:def|class)[ \t]+(?P<definition>{ANY_WORD}) |"
     r"(?P<clause>(?:else|elif|except|finally)\b) |"
-    r"(?P<assigned>[A-Za-z_]\w*)[ \t]*=(?!=) | (?P<called>[A-Za-z_]\w*)[.(]",
+    rf"(?P<assigned>{ANY_WORD})[ \t]*=(?!=) | (?P<called>{ANY_WORD})[.(]",
     re.VERBOSE,
 ).match
 _global = re.compile(rf"[\r\n;:][ \t]*global(?=[ \t\\])((?:[^\r\n;\\#]|\\{NEWLINE})*)").finditer
-_names = re.compile(r"\w+").findall
+_names = re.compile(ANY_WORD).findall
 _equals = re.compile(r"(?<![=!<>])=(?!=)").search
 
 

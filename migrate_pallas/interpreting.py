@@ -8,7 +8,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf
 
 from .backends import CPU, PLATFORMS
-from .calls import Tree, as_call, end, start, unwrapped
+from .calls import Tree, as_call, end, start, unwrapped, written
 from .changes import Need
 from .edits import Edits, parentheses_for, replace, wrap
 from .gates import TPU_MODULE, Spelled, module_name
@@ -97,10 +97,10 @@ def _mode_of_or(modes: list[str | None]) -> str | None:
 def _tests_for_parameters(module: Module, test: Tree, body: Tree) -> bool:
     """Whether `test` is `isinstance(body, InterpretParams)`."""
     call = as_call(test)
-    if call is None or str(call.power.children[0]).strip() != "isinstance":
+    if call is None or written(call.power.children[0]) != "isinstance":
         return False
     first, second = call.positional(0), call.positional(1)
-    if first is None or second is None or str(first).strip() != str(body).strip():
+    if first is None or second is None or written(first) != written(body):
         return False
     return module.names.path(second).rpartition(".")[2] in _PARAMETERS
 

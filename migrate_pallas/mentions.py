@@ -7,10 +7,8 @@ these, be it through others (`scoped = functools.partial(pl.run_scoped, ...)`).
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 
 from .calls import end, start
@@ -18,8 +16,6 @@ from .names import Binding, How, Names
 from .parts import Part, Parted
 
 _SPACE = " \t\r\n\f\\"
-# The first parameter of a function, if it is a plain one.
-_header = re.compile(r"^def\b[^(\r\n]*\(\s*(?P<name>[^\W\d]\w*)?", re.MULTILINE).search
 
 
 class Mentions:
@@ -34,13 +30,12 @@ class Mentions:
         self.names = names
         self._found: dict[tuple[object, ...], list[Part]] = {}
 
-    def of(self, *words: str, answers: bool = False, beside: tuple[str, ...] = ()) -> list[Part]:
-        """The parts that may name something whose dotted path ends with one of `words`.
+    def of(self, *words: str, answers: bool = False, aliases: tuple[str, ...] = ()) -> list[Part]:
+        """The parts that may name something whose dotted path ends with one of `words`, or use one of `aliases`.
 
-        With `answers`, also those that may call a function of the module which does, without arguments. Of those that
-        name it themselves, only such as say one of `beside` too, or use a name that is assigned something with it.
+        With `answers`, also those that may call a function of the module that does.
         """
-        key = (words, answers, beside)
+        key = (words, answers, aliases)
         if key not in self._found:
             means = self.wrappers.items()
             wrapping = [
@@ -48,7 +43,7 @@ class Mentions:
                 for path, meant in means
                 if meant.rpartition(".")[2] in words
             ]
-            search = _Search(self.tree, {*words, *wrapping}, answers, beside)
+            search = _Search(self.tree, {*words, *wrapping, *aliases}, answers, set(aliases))
             self._found[key] = search.parts(self.names)
         return self._found[key]
 
@@ -56,36 +51,33 @@ class Mentions:
 class _Search:
     """One search: where the words stand, and which names of the module lead to them."""
 
-    def __init__(
-        self, tree: Parted, words: set[str], answers: bool, beside: tuple[str, ...]
-    ) -> None:
+    def __init__(self, tree: Parted, words: set[str], answers: bool, aliases: set[str]) -> None:
         self.tree = tree
         self.words = words
         self.answers = answers
-        self.beside = beside
-        self.attributes: list[int] = []  # where one of the words follows a dot
-        self.others: list[int] = []  # where one is imported, or a string that getattr may be given
-        asks = "getattr" in tree.text
-        for offset in sorted(at for word in words for at in tree.places(word)):
+        self.aliases = aliases
+        # Names may be handed to these as strings.
+        asks, imports = "getattr" in tree.text, "import_module" in tree.text
+        self.places: list[
+            tuple[int, bool]
+        ] = []  # where a word may be a name, and whether it must be code for that
+        for offset in (at for word in words for at in tree.places(word)):
             before = self._before(offset)
             if before == ".":
-                self.attributes.append(offset)
+                self.places.append((offset, not imports))
             elif (asks and before in ("'", '"')) or tree.has_star or tree.is_imported(offset):
-                self.others.append(offset)
-        self.direct: set[Part] = set()
-        self.aliases: frozenset[str] = frozenset()
+                self.places.append((offset, False))
 
     def parts(self, names: Callable[[], Names]) -> list[Part]:
         """The parts that name any of the words."""
-        if not self.attributes and not self.others:
+        is_any = bool(self.places) or any(self.tree.places(name) for name in self.aliases)
+        if not is_any:
             return []  # and the text need not be cut
-        self.attributes = [at for at in self.attributes if self.tree.part_at(at).is_code(at)]
-        self.direct = {self.tree.part_at(at) for at in (*self.attributes, *self.others)}
-        if not self.direct:
-            return []
-        bindings = names().module.bindings
-        self._find_aliases(bindings)
-        found = {*self._using(self.aliases), *self._direct_beside(bindings)}
+        part_at = self.tree.part_at
+        places = [at for at, is_code in self.places if not is_code or part_at(at).is_code(at)]
+        if places or self.aliases:
+            self.aliases = self._aliases(places, names().module.bindings)
+        found = {*map(part_at, places), *self.tree.naming(*self.aliases)}
         return [part for part in self.tree.parts if part in found]
 
     def _before(self, offset: int) -> str:
@@ -108,47 +100,25 @@ class _Search:
                 return line[-1]
             at = begin - 1
 
-    def _using(self, names: frozenset[str]) -> set[Part]:
-        """The parts in which one of `names` stands as a variable."""
-        return set(self.tree.naming(*names))
-
-    def _direct_beside(self, bound: Mapping[str, list[Binding]]) -> set[Part]:
-        """The parts that name one of the words themselves, and say what must stand beside it or a name for that."""
-        if not self.beside:
-            return self.direct
-        says = set(self.tree.holding(*self.beside))
-        assigned = [b for bindings in bound.values() for b in bindings if b.value is not None]
-        constants = {b.name for b in assigned if any(word in str(b.value) for word in self.beside)}
-        constants.update(
-            name for part in _assignments(self.tree) if part in says for name in part.binds or ()
-        )
-        return self.direct & (says | self._using(frozenset(constants)))
-
-    def _find_aliases(self, bound: Mapping[str, list[Binding]]) -> None:
-        """Find the names of the module that lead to one of the words, be it through others."""
+    def _aliases(self, places: Sequence[int], bound: Mapping[str, list[Binding]]) -> set[str]:
+        """The names of the module that lead to what stands at `places`, be it through others."""
         everything = [binding for bindings in bound.values() for binding in bindings]
-        imported = {b.name for b in everything if b.how is How.IMPORT and self._is_meant(b)}
-        spans = _Spans((start(b.value), end(b.value), b.name) for b in everything if _is_alias(b))
+        imported = (b.name for b in everything if b.how is How.IMPORT and self._is_meant(b))
+        spans = [(start(b.value), end(b.value), b.name) for b in everything if b.value is not None]
         if self.answers:
-            spans.add((start(b.node), end(b.node), b.name) for b in everything if self._may_answer(b))
-        places = [*self.attributes, *self.others]
-        self.aliases = frozenset(_led_to(self.tree, places, imported, spans, self._put_off))
+            functions = (b for b in everything if b.how is How.FUNCTION)
+            spans += [(start(b.node), end(b.node), b.name) for b in functions]
+        first = {*self.aliases, *imported}
+        return _led_to(self.tree, places, first, _Spans(spans), self._put_off)
 
     def _is_meant(self, binding: Binding) -> bool:
         return binding.name in self.words or binding.path.rpartition(".")[2] in self.words
 
-    def _may_answer(self, binding: Binding) -> bool:
-        node = binding.node
-        return binding.how is How.FUNCTION and _may_answer(self.tree.text[start(node) : end(node)])
-
-    def _put_off(self, part: Part) -> list[str]:
+    def _put_off(self, part: Part) -> Iterable[str]:
         """The names that `part`, which leads to one of the words, may be for that, where it has not been parsed."""
         if part.is_parsed:
-            return []
-        return [name for name in part.binds or () if name != part.name or self._answers(part)]
-
-    def _answers(self, part: Part) -> bool:
-        return self.answers and _may_answer(part.text)
+            return ()
+        return (name for name in part.binds or () if self.answers or name != part.name)
 
 
 def _heads(line: str) -> Iterator[str]:
@@ -197,14 +167,6 @@ class _Spans:
 
     def __init__(self, spans: Iterable[tuple[int, int, str]]) -> None:
         self._spans = sorted(spans)
-        self._arrange()
-
-    def add(self, spans: Iterable[tuple[int, int, str]]) -> None:
-        """Add `spans`."""
-        self._spans = sorted([*self._spans, *spans])
-        self._arrange()
-
-    def _arrange(self) -> None:
         self._starts = [first for first, _, _ in self._spans]
         self._reached = [*accumulate((last for _, last, _ in self._spans), max)]
 
@@ -215,29 +177,3 @@ class _Spans:
             if self._spans[index][1] > offset:
                 yield self._spans[index][2]
             index -= 1
-
-
-def _is_alias(binding: Binding) -> bool:
-    """Whether a name is assigned a value."""
-    return binding.how is How.ASSIGNED and binding.value is not None
-
-
-@cache
-def _may_answer(text: str) -> bool:
-    """Whether `text` is a function, other than a coroutine, that can be called without arguments."""
-    header = _header(text)
-    if header is None:
-        return False
-    if not header["name"]:
-        return True
-    depth = 0
-    for character in text[header.end() :]:
-        if character == "=" or (character == "#"):
-            return True  # a default; and a comment may hold anything
-        if character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        if depth < 0 or (character == "," and not depth):
-            return False
-    return True

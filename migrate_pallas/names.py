@@ -23,11 +23,22 @@ from types import MappingProxyType
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Tree, ancestry, call_at, end, first_leaf, literal_text, start, unwrapped
-from .parsing import symbols
+from .calls import (
+    Call,
+    Tree,
+    ancestry,
+    call_at,
+    end,
+    literal_text,
+    start,
+    unwrapped,
+    written,
+)
+from .parsing import ANY_WORD, symbols
 from .parts import Part, Parted
 
 PARTIAL = "functools.partial"
+_words = re.compile(ANY_WORD).findall
 _FSTRING = re.compile(r"[a-z]*[ft][a-z]*['\"]", re.IGNORECASE)  # PEP 498 and PEP 750
 _STRAIGHT = (
     symbols.simple_stmt,
@@ -205,7 +216,8 @@ class Names:
             if part in self._unbound.get(name, []):
                 self._unbound[name].remove(part)
             bindings = self.module.bindings.get(name, [])
-            bindings.sort(key=lambda binding: start(binding.node))
+            if len(bindings) > 1 and start(bindings[-2].node) > start(bindings[-1].node):
+                bindings.sort(key=lambda binding: start(binding.node))
 
     def inside(self, part: Part) -> Inside:
         """What is in `part`."""
@@ -343,14 +355,26 @@ class Names:
         if part not in self._of_jax:
             scopes = self.inside(part).scopes if part else [self.module]
             found = set(self._spelled_of_jax(None)) if part else set()
-            _grow(found, scopes, () if part else self._put_off_assignments())
+            stretches = [
+                (start(b.value), end(b.value), b.name)
+                for scope in scopes
+                for bindings in scope.bindings.values()
+                for b in bindings
+                if b.value is not None
+            ]
+            imports = (b for s in scopes for bs in s.bindings.values() for b in bs if b.path)
+            found.update(b.name for b in imports if _may_be_of_jax(b.path, self._wrappers))
+            put_off = (
+                [] if part else [(p.start, p.end, name) for p, name in self._put_off_aliases()]
+            )
+            _add_aliases(found, self.tree.text, [*stretches, *put_off])
             self._of_jax[part] = frozenset(found)
         return self._of_jax[part]
 
-    def _put_off_assignments(self) -> list[Part]:
-        """The parts that are assignments at module level, and have not been parsed."""
-        waiting = (part for parts in self._unbound.values() for part in parts)
-        return [part for part in waiting if not part.name]
+    def _put_off_aliases(self) -> Iterator[tuple[Part, str]]:
+        """The names that are to be bound by parts of which they are not the function or class, and the parts."""
+        for name, parts in self._unbound.items():
+            yield from ((part, name) for part in parts if name != part.name)
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
@@ -550,25 +574,24 @@ class Names:
         return _NOTHING
 
 
-def _grow(found: set[str], scopes: Iterable[Scope], put_off: Iterable[Part]) -> None:
-    """Add to `found` the names in `scopes` that may be of JAX: by their imports, or as aliases of others.
-
-    And those of assignments that are `put_off`, which may be so if any such name stands in them.
-    """
-    bound = [b for scope in scopes for bindings in scope.bindings.values() for b in bindings]
-    aliases: dict[str, list[str]] = {}  # the names that are assigned something with a name in it
-    for binding in bound:
-        if binding.value is not None:
-            aliases.setdefault(first_leaf(binding.value).value, []).append(binding.name)
-    for part in put_off:
-        for word in set(re.findall(r"\w+", part.text)):
-            aliases.setdefault(word, []).extend(part.binds or ())
-    found.update(b.name for b in bound if any(w in b.path for w in ("jax", "triton", "mosaic")))
+def _add_aliases(found: set[str], text: str, stretches: Iterable[tuple[int, int, str]]) -> None:
+    """Add to `found` each name with a stretch of `text`, which may be what it is assigned, that has one in it."""
+    aliases: dict[str, set[str]] = {}
+    for first, last, name in stretches:
+        for word in _words(text, first, last):
+            aliases.setdefault(word, set()).add(name)
     waiting = [*found]
     while waiting:
-        more = {*aliases.get(waiting.pop(), [])} - found
+        more = aliases.get(waiting.pop(), set()) - found
         found |= more
         waiting += more
+
+
+def _may_be_of_jax(path: str, wrappers: Mapping[str, str]) -> bool:
+    """Whether the dotted path may lead into JAX or a GPU compiler: by itself, a wrapper, or the import of a string."""
+    if any(word in path for word in ("jax", "triton", "mosaic")) or path.startswith("importlib"):
+        return True
+    return any(wrapper.startswith(path) for wrapper in wrappers)
 
 
 def _root(power: Node) -> Tree:
@@ -790,7 +813,7 @@ class _Collector:
         (listing,) = node.children[1:]
         for item in _listed(listing, symbols.dotted_as_names):
             if item.type == symbols.dotted_as_name:
-                path, leaf = str(item.children[0]).strip(), item.children[2]
+                path, leaf = written(item.children[0]), item.children[2]
             else:
                 leaf = item.children[0] if isinstance(item, Node) else item
                 path = leaf.value

@@ -11,7 +11,7 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from .arguments import dict_of
-from .calls import Call, Tree, as_call, call_at, end, first_leaf, start, unwrapped
+from .calls import Call, Tree, as_call, call_at, end, first_leaf, start, unwrapped, written
 from .interpreters import OPERATIONS, Operation, Serves
 from .kinds import calls_in
 from .module import Module
@@ -398,7 +398,7 @@ def _count(module: Module, node: Tree) -> int:
     if isinstance(node, Leaf) and node.type == token.NUMBER and node.value.isdigit():
         return int(node.value)
     call = as_call(node)
-    if call is not None and str(call.power.children[0]).strip() == "len":
+    if call is not None and written(call.power.children[0]) == "len":
         listed = call.positional(0)
         atom = _value(module, listed) if listed is not None else node
         inner = atom.children[1] if atom.type == symbols.atom else atom

@@ -280,7 +280,7 @@ _COLON = _OPERATORS[":"]
 NEWLINE = r"(?:\r?\n|\r(?!\n))"
 _CONTINUED = rf"[ \t\f]*(?:\\{NEWLINE}[ \t\f]*)*"
 _IN_BRACKETS_SPACE = rf"[ \t\f\r\n]*(?:(?:\#[^\r\n]*(?![^\r\n])|\\{NEWLINE})[ \t\f\r\n]*)*"
-_ANY_WORD = r"(?:[A-Za-z_]|[^\x00-\x7f])(?:\w|[^\x00-\x7f])*"
+ANY_WORD = r"(?:[A-Za-z_]|[^\x00-\x7f])(?:\w|[^\x00-\x7f])*"
 _DIGITS = r"[0-9](?:_?[0-9])*"
 
 # A string without its prefix. That of an f-string ends elsewhere, if a quote stands in its braces (PEP 701).
@@ -306,7 +306,7 @@ _TOKEN = rf"""(?:
    (?:(?!\w)|(?=and|else|for|i[fns]|not|or)))
 | ((?:[fFtT][rR]?|[rR][fFtT])(?:'''|\"""|'|"))
 | (?:\#[^\r\n]*)?({NEWLINE}|\Z)
-| ({_ANY_WORD})
+| ({ANY_WORD})
 )"""
 _in_line = re.compile(_CONTINUED + _TOKEN, re.VERBOSE | re.DOTALL).match
 _in_brackets = re.compile(_IN_BRACKETS_SPACE + _TOKEN, re.VERBOSE | re.DOTALL).match
@@ -321,7 +321,7 @@ _line_start = re.compile(
 ).match
 _comment_lines = re.compile(rf"([ \t\f]*)#[^\r\n]*{NEWLINE}?").finditer
 _NEWLINES = re.compile(NEWLINE)
-_aliased_name = re.compile(rf"{_CONTINUED}({_ANY_WORD})").match
+_aliased_name = re.compile(rf"{_CONTINUED}({ANY_WORD})").match
 _plain = re.compile(r"[^{}\\\r\n\"']*")
 
 
@@ -543,11 +543,11 @@ def parse(text: str) -> Node:
     fissix's ``lineno`` and ``column``, ``start`` and ``end``: ``text[start:end]`` is its value.
     Raises SyntaxFault if the text is not Python.
     """
-    return parse_part(text, 0, len(text))
+    return parse_part(text, 0, len(text), 1)
 
 
-def parse_part(text: str, start: int, end: int) -> Node:
-    """The tree of those top-level statements of a source text that stand from start to end.
+def parse_part(text: str, start: int, end: int, line: int) -> Node:
+    """The tree of those top-level statements of a source text that stand from start to end, from that line on.
 
     Both offsets must be where a top-level logical line (or blank space and comments before one)
     begins, or the end of the text. Offsets and line numbers are those in the whole text.
@@ -555,16 +555,14 @@ def parse_part(text: str, start: int, end: int) -> Node:
     """
     part = text[start:end]
     lines = [0, *(found.end() for found in _NEWLINES.finditer(part))]
-    has_returns = text.find("\r", 0, start) >= 0
-    ended = len(_NEWLINES.findall(text, 0, start)) if has_returns else text.count("\n", 0, start)
     try:
         if "\0" in part:
             raise FaultAt("source text cannot contain null bytes", part.index("\0"))
-        return _tree(part, start, lines, 1 + ended)
+        return _tree(part, start, lines, line)
     except FaultAt as fault:
-        line = bisect_right(lines, fault.offset) - 1
-        column = fault.offset - lines[line] + 1
-        raise SyntaxFault(fault.message, 1 + ended + line, column) from None
+        index = bisect_right(lines, fault.offset) - 1
+        column = fault.offset - lines[index] + 1
+        raise SyntaxFault(fault.message, line + index, column) from None
 
 
 def _tree(text: str, base: int, lines: list[int], first_line: int) -> Node:

@@ -22,17 +22,20 @@ from fissix.pytree import Leaf, Node
 
 from .calls import Tree, start
 from .cuts import Cut, cuts, string_spans
-from .parsing import NEWLINE, FaultAt, parse_part, symbols
+from .parsing import ANY_WORD, NEWLINE, FaultAt, parse_part, symbols
 
 # What follows a name that is bound, and not only read: no attribute, and no word of a sentence.
 _may_bind = re.compile(r"(?![ \t]*\.)(?![ \t]+(?!(?:in|if|as)\b)\w)").match
 _import = re.compile(
-    rf"import[ \t]*(?:\\{NEWLINE}[ \t]*)*(\((?:[^()\#]|\#[^\r\n]*)*|(?:[^\r\n;\\\#]|\\{NEWLINE})*)"
+    rf"import[ \t\f]*(?:\\{NEWLINE}[ \t\f]*)*(\((?:[^()\#]|\#[^\r\n]*)*|(?:[^\r\n;\\\#]|\\{NEWLINE})*)"
 ).match
 
 
-_words = re.compile(r"\w+").finditer
-_MANY_WORDS = 200  # to search for each of more than that takes longer than to find all words at once
+_words = re.compile(ANY_WORD).finditer
+_newlines = re.compile(NEWLINE).findall
+_MANY_WORDS = (
+    200  # to search for each of more than that takes longer than to find all words at once
+)
 
 
 @dataclass(eq=False)
@@ -120,6 +123,12 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
     def _starts(self) -> list[int]:
         return [part.start for part in self.parts]
 
+    @cached_property
+    def _lines(self) -> list[int]:
+        """The number of the line in which each part begins."""
+        counts = (len(_newlines(self.text, part.start, part.end)) for part in self.parts)
+        return [*accumulate(counts, initial=1)]
+
     @property
     def children(self) -> list[Tree]:
         """All statements, and the end of the file."""
@@ -132,7 +141,8 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
     def adopt(self, part: Part) -> list[Tree]:
         """Parse `part`, whose statements become children."""
-        children: list[Tree] = parse_part(self.text, part.start, part.end).children
+        line = self._lines[bisect_right(self._starts, part.start) - 1]
+        children: list[Tree] = parse_part(self.text, part.start, part.end, line).children
         for node in children:
             node.parent = self
         ending = children.pop()

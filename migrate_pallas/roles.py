@@ -13,7 +13,7 @@ from enum import IntEnum
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from .calls import Call, Item, Tree, unwrapped
+from .calls import Call, Item, Tree, unwrapped, written
 from .kinds import calls_in
 from .names import PARTIAL, Binding, How, Meaning, Names
 from .parsing import symbols
@@ -195,7 +195,7 @@ class Roles:
                 role = Role.STATIC if attribute in _STATIC_ATTRIBUTES else role
             elif opening == "[":
                 before = node.children[index - 1]
-                view = str(before).strip() == ".at" or is_tuple
+                view = written(before) == ".at" or is_tuple
                 role = Role.TRACED if role is Role.REF and not view else role
                 is_tuple = False
             else:
@@ -227,14 +227,14 @@ class Roles:
         if id(meaning.definition) in self.inside:
             return self.returns.get(id(meaning.definition), Role.STATIC)
         if receiver is Role.REF:  # ref.reshape(...) is a view; other methods of a Ref are not
-            before = str(node.children[index - 1]).strip()
+            before = written(node.children[index - 1])
             return (
                 Role.REF
                 if before in (".reshape", ".bitcast", ".transpose")
                 else max(arguments, receiver)
             )
-        if str(node.children[0]).strip() in ("len", "range") and index == 1:
-            return Role.STATIC if str(node.children[0]).strip() == "len" else arguments
+        if written(node.children[0]) in ("len", "range") and index == 1:
+            return Role.STATIC if written(node.children[0]) == "len" else arguments
         return max(receiver, arguments)
 
     # -- from calls to parameters --

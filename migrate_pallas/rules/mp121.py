@@ -9,7 +9,7 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..calls import Tree, call_at, end, holds_comment, literal_text, start
+from ..calls import Tree, call_at, end, holds_comment, literal_text, start, written
 from ..edits import Edit, gated
 from ..figures import Figures
 from ..module import Module
@@ -90,7 +90,7 @@ def _uses(module: Module, power: Node, node: Node) -> list[Tree]:
     """Where the kind is used: here, or where the name is that it is once assigned to."""
     statement = power.parent
     after = next(i for i, child in enumerate(power.children) if child is node) + 1
-    keeps_text = all(str(child).strip() in _TEXT_METHODS for child in power.children[after:])
+    keeps_text = all(written(child) in _TEXT_METHODS for child in power.children[after:])
     if keeps_text and statement.type == symbols.expr_stmt and power is statement.children[-1]:
         target = statement.children[0]
         if isinstance(target, Leaf) and target.type == token.NAME:
@@ -111,9 +111,7 @@ def _is_chip_use(module: Module, use: Tree) -> bool | None:
     words = _compared_words(module, use)
     if words:
         return any(_CHIP.search(word) for word in words)
-    methods = (
-        [str(child).strip()[1:] for child in use.children[1:]] if isinstance(use, Node) else []
-    )
+    methods = [written(child)[1:] for child in use.children[1:]] if isinstance(use, Node) else []
     if any(method in _PARSERS for method in methods):
         return True
     holder = use.parent
@@ -124,7 +122,7 @@ def _is_chip_use(module: Module, use: Tree) -> bool | None:
     if holder.children[0].value == "[":
         return True  # a key of a table
     call = call_at(holder)
-    called = str(call.power.children[call.index - 1]).strip().lstrip(".") if call else ""
+    called = written(call.power.children[call.index - 1]).lstrip(".") if call else ""
     return True if called in ("int", "get", "match", "search", "fullmatch", "findall") else None
 
 
@@ -136,7 +134,7 @@ def _compared_words(module: Module, use: Tree) -> list[str]:
         others += [child for child in use.parent.children[::2] if child is not use]
     if isinstance(use, Node) and len(use.children) > 2:
         call = call_at(use.children[-1]) if use.children[-1].type == symbols.trailer else None
-        if call and str(use.children[-2]).strip() in (".startswith", ".endswith"):
+        if call and written(use.children[-2]) in (".startswith", ".endswith"):
             others += [item.value for item in call.brackets.items]
     for other in others:
         value = module.names.assigned(other)

@@ -7,7 +7,7 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Node
 
-from ..calls import Call, end, start
+from ..calls import Call, end, start, written
 from ..changes import NOTHING
 from ..edits import Edit, add_item
 from ..figures import Figures
@@ -89,7 +89,7 @@ def _is_given(call: Call, keyword: str, position: int) -> bool:
     """Whether `call` passes the argument `keyword`, or something at `position`."""
     item = call.brackets.keyword(keyword)
     given = item.value if item else call.positional(position)
-    return given is not None and str(given).strip() != "None"
+    return given is not None and written(given) != "None"
 
 
 def give_figures(node: Node, capture: dict[str, Any], filename: str) -> None:

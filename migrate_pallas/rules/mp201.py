@@ -10,7 +10,7 @@ from fissix.pytree import Leaf, Node
 
 from ..arguments import assigned_dict, keywords_of
 from ..axes import may_change, needs_no_gate
-from ..calls import Call, Item, Tree, call_at, literal_text, unwrapped
+from ..calls import Call, Item, Tree, call_at, literal_text, unwrapped, written
 from ..module import Module
 from ..parsing import symbols
 from ..targets import SCOPED
@@ -94,7 +94,7 @@ def _may_fill(use: Leaf) -> bool:
     if trailer.children[0].value == "[":
         return literal_text(trailer.children[1]) in (None, "collective_axes")
     call: Call | None = call_at(parent.children[2]) if len(parent.children) > 2 else None
-    return call is None or str(trailer).strip() not in (
+    return call is None or written(trailer) not in (
         ".get",
         ".items",
         ".keys",

@@ -8,7 +8,7 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..calls import Call, Tree, call_at
+from ..calls import Call, Tree, call_at, written
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
@@ -103,7 +103,7 @@ def _is_harmless(module: Module, whole: Tree) -> bool:
     if call is None:
         return False
     path = module.names.callee(call).path
-    called = path.rpartition(".")[2] or str(call.power.children[0]).strip()
+    called = path.rpartition(".")[2] or written(call.power.children[0])
     return called in _LOOK_ONLY or (path == PARTIAL and call.positional(0) is whole)
 
 

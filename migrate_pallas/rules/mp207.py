@@ -11,7 +11,18 @@ from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
 from ..backends import CPU, TPU, branches
-from ..calls import Call, Item, Tree, ancestry, as_call, first_leaf, last_leaf, literal_text
+from ..calls import (
+    Call,
+    Item,
+    Tree,
+    ancestry,
+    as_call,
+    first_leaf,
+    last_leaf,
+    literal_text,
+    plain_text,
+    written,
+)
 from ..guards import guards, keeps_from_cpu, keeps_sites, names_site, unguarded
 from ..module import Module
 from ..parsing import symbols
@@ -33,7 +44,6 @@ _DEMANDS = (
 )
 
 # What a file with a guard must hold: what refuses, what tells the platform, and the platform's name.
-_NAMED = ("tpu", "TPU", "cpu")
 _ACTS = ("skip", "raise", "Skip", "assert", "exit")
 _SOURCES = (
     "default_backend",
@@ -51,11 +61,10 @@ _SOURCES = (
 def _where(module: Module) -> set[Part]:
     """The parts that may have a guard: they ask for a platform or set it, and skip or refuse where they ask."""
     gate = module.settings.gate
-    gates = re.findall(rf"\b_?{gate}(?:_\d+)?\b", module.text) if gate in module.text else []
-    named = (*_SOURCES, *sorted(set(gates)))
-    filters = module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices", beside=_NAMED)
-    found = {*filters, *module.tree.holding(*_SETTINGS)}
-    asking = set(module.mentions.of(*named, answers=True, beside=_NAMED))
+    spelled = set(re.findall(rf"\b_?{gate}(?:_\d+)?\b", module.text)) if gate in module.text else ()
+    asking = set(module.mentions.of(*_SOURCES, answers=True, aliases=tuple(sorted(spelled))))
+    found = {*module.tree.holding(*_SETTINGS)}
+    found.update(module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices"))
     if asking:
         found |= asking.intersection(module.tree.holding(*_ACTS))
         found |= asking.intersection(module.mentions.of(*_CONDITIONS, "skip", "exit", "_exit"))
@@ -65,7 +74,7 @@ def _where(module: Module) -> set[Part]:
 @rule(
     "MP207",
     "tpu-guard",
-    *product(_NAMED, (*_SOURCES, "{gate}"), _ACTS),
+    *product((*_SOURCES, "{gate}"), _ACTS),
     ("run_on_devices", "tpu"),
     ("skip_on_devices", "cpu"),
     ("devices(", "tpu"),
@@ -136,7 +145,7 @@ def is_guarding_call(node: Node, capture: dict[str, Any], filename: str) -> bool
 
 def _last_name(call: Call) -> str:
     last = call.power.children[call.index - 1]
-    return last.value if isinstance(last, Leaf) else str(last.children[-1]).strip()
+    return last.value if isinstance(last, Leaf) else written(last.children[-1])
 
 
 def _condition(call: Call) -> Tree | None:
@@ -170,7 +179,7 @@ def _sets(call: Call) -> bool:
     return (
         first is not None
         and second is not None
-        and literal_text(first) in _SETTINGS
+        and plain_text(first) in _SETTINGS
         and _names_tpu(second)
     )
 
@@ -241,11 +250,7 @@ def holds_setting(node: Node, capture: dict[str, Any], filename: str) -> bool:
     kids = node.children
     for index, kid in enumerate(kids):
         key = kids[index - 1]
-        if (
-            kid.type == token.COLON
-            and literal_text(key) in _SETTINGS
-            and _names_tpu(kids[index + 1])
-        ):
+        if kid.type == token.COLON and plain_text(key) in _SETTINGS and _names_tpu(kids[index + 1]):
             capture.update(at=key, message=_DEMANDS)
             return not capture["module"].is_skipped(key)
     return False
@@ -261,7 +266,7 @@ def sets_platform(node: Node, capture: dict[str, Any], filename: str) -> bool:
     return (
         last.type == symbols.trailer
         and last.children[0].value == "["
-        and literal_text(last.children[1]) in _SETTINGS
+        and plain_text(last.children[1]) in _SETTINGS
     )
 
 

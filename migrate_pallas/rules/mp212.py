@@ -10,7 +10,7 @@ from fissix.pytree import Node
 
 from ..arguments import held
 from ..backends import CPU, PLATFORMS, TPU
-from ..calls import Item, Tree, as_call, literal_text
+from ..calls import Item, Tree, as_call, literal_text, written
 from ..interpreting import NATIVE, SIMULATED, mode
 from ..kinds import Kind
 from ..module import Module
@@ -94,7 +94,7 @@ def is_not_served(node: Node, capture: dict[str, Any], filename: str) -> bool:
     if path == "jax.default_device":
         capture["message"] = _PLACED
         device = call.positional(0)
-        return device is not None and str(device).strip() != "None"
+        return device is not None and written(device) != "None"
     capture["message"] = _LOWERED
     exports = path.startswith("jax.") and path.endswith(".export")
     keywords = (*_PLATFORM_LISTS, "platforms") if exports else _PLATFORM_LISTS

@@ -7,7 +7,7 @@ from typing import Any
 from bowler import Query
 from fissix.pytree import Leaf, Node
 
-from ..calls import Call, Tree, ancestry
+from ..calls import Call, Tree, ancestry, written
 from ..module import Module
 from ..names import PARTIAL
 from ..parsing import symbols
@@ -135,7 +135,7 @@ def _switches_on(leaf: Leaf) -> bool:
         return False
     holder = leaf.parent
     while holder is not None and holder.type in (symbols.trailer, symbols.power):
-        if str(holder.children[0]).strip() == "(" and "enter_context" in str(holder.parent):
+        if written(holder.children[0]) == "(" and "enter_context" in written(holder.parent):
             return True
         holder = holder.parent
     return False
