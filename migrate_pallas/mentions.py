@@ -153,10 +153,13 @@ def _led_to(
     A name leads to what stands in one of its `spans`, and to what is in a part that it is `bound_by`.
     """
     found = set(first)
+    seen: set[Part] = set()
     waiting = [*offsets, *(at for name in found for at in tree.variables(name))]
     while waiting:
         at = waiting.pop()
-        more = {*spans.at(at), *bound_by(tree.part_at(at))} - found
+        part = tree.part_at(at)
+        more = {*spans.at(at), *(() if part in seen else bound_by(part))} - found
+        seen.add(part)
         found |= more
         waiting += [place for name in more for place in tree.variables(name)]
     return found

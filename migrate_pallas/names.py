@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -192,7 +192,7 @@ class Names:
         self._assigning: dict[
             int, list[tuple[Scope, str]]
         ] = {}  # the names of each value, by the value's id
-        self._of_jax: dict[Part | None, frozenset[str]] = {}
+        self._inner_of_jax: dict[Part, frozenset[str]] = {}
         self._unbound: dict[
             str, list[Part]
         ] = {}  # parts that will bind a name of the module when they are parsed
@@ -342,39 +342,52 @@ class Names:
 
     def may_be_of_jax(self, leaf: Leaf) -> bool:
         """Whether what is spelled like `leaf`, where that stands, may refer to something of JAX or a GPU compiler."""
-        return bool(self.stars) or leaf.value in self._spelled_of_jax(self.tree.part_of(leaf))
+        name = leaf.value
+        return (
+            bool(self.stars)
+            or name in self._module_of_jax
+            or name in self._of_jax(self.tree.part_of(leaf))
+        )
 
     def variables_of_jax(self, part: Part) -> Iterator[Leaf]:
         """Every variable leaf in `part` that may refer to something of JAX, or of a GPU compiler."""
-        used = self.inside(part).used
-        names = used if self.stars else self._spelled_of_jax(part)
-        return (leaf for name in names for leaf in used.get(name, ()))
+        own, module = self._of_jax(part), self._module_of_jax
+        for name, leaves in self.inside(part).used.items():
+            if self.stars or name in module or name in own:
+                yield from leaves
 
-    def _spelled_of_jax(self, part: Part | None) -> frozenset[str]:
-        """The names that may be of JAX, as seen in `part`; with None, those of the module."""
-        if part not in self._of_jax:
-            scopes = self.inside(part).scopes if part else [self.module]
-            found = set(self._spelled_of_jax(None)) if part else set()
-            stretches = [
-                (start(b.value), end(b.value), b.name)
-                for scope in scopes
-                for bindings in scope.bindings.values()
-                for b in bindings
-                if b.value is not None
-            ]
-            imports = (b for s in scopes for bs in s.bindings.values() for b in bs if b.path)
-            found.update(b.name for b in imports if _may_be_of_jax(b.path, self._wrappers))
-            put_off = (
-                [] if part else [(p.start, p.end, name) for p, name in self._put_off_aliases()]
-            )
-            _add_aliases(found, self.tree.text, [*stretches, *put_off])
-            self._of_jax[part] = frozenset(found)
-        return self._of_jax[part]
+    @cached_property
+    def _module_of_jax(self) -> frozenset[str]:
+        """The names of the module that may be of JAX. Other parts that bind any are still to be parsed."""
+        put_off = {part for parts in self._unbound.values() for part in parts}
+        stretches = [
+            (part.start, part.end, part.binds or ())
+            for part in put_off
+            if part.binds != (part.name,)
+        ]
+        return self._reaching(frozenset(), [self.module], stretches)
 
-    def _put_off_aliases(self) -> Iterator[tuple[Part, str]]:
-        """The names that are to be bound by parts of which they are not the function or class, and the parts."""
-        for name, parts in self._unbound.items():
-            yield from ((part, name) for part in parts if name != part.name)
+    def _of_jax(self, part: Part) -> frozenset[str]:
+        """The other names in `part` that may be of JAX."""
+        if part not in self._inner_of_jax:
+            scopes = self.inside(part).scopes
+            self._inner_of_jax[part] = self._reaching(self._module_of_jax, scopes, [])
+        return self._inner_of_jax[part]
+
+    def _reaching(
+        self,
+        known: frozenset[str],
+        scopes: Sequence[Scope],
+        stretches: Sequence[tuple[int, int, tuple[str, ...]]],
+    ) -> frozenset[str]:
+        """The names in `scopes` that may be of JAX, by their imports or as aliases of any, or of any that is `known`.
+
+        The names of each of the `stretches` are assigned something in it.
+        """
+        bound = [b for scope in scopes for bs in scope.bindings.values() for b in bs]
+        imported = {b.name for b in bound if _may_be_of_jax(b.path, self._wrappers)}
+        values = [(start(b.value), end(b.value), (b.name,)) for b in bound if b.value is not None]
+        return frozenset(_with_aliases(imported, known, self.tree.text, [*values, *stretches]))
 
     def is_variable(self, leaf: Leaf) -> bool:
         """Whether the NAME `leaf` reads or binds a variable: it is no attribute, keyword or dotted module."""
@@ -574,21 +587,31 @@ class Names:
         return _NOTHING
 
 
-def _add_aliases(found: set[str], text: str, stretches: Iterable[tuple[int, int, str]]) -> None:
-    """Add to `found` each name with a stretch of `text`, which may be what it is assigned, that has one in it."""
-    aliases: dict[str, set[str]] = {}
-    for first, last, name in stretches:
+def _with_aliases(
+    names: set[str],
+    known: frozenset[str],
+    text: str,
+    stretches: Sequence[tuple[int, int, tuple[str, ...]]],
+) -> set[str]:
+    """`names`, and those of each stretch of `text` in which one of all these, or of the `known`, stands."""
+    found = set(names)
+    within: dict[str, list[int]] = {}
+    for number, (first, last, _) in enumerate(stretches):
         for word in _words(text, first, last):
-            aliases.setdefault(word, set()).add(name)
-    waiting = [*found]
+            within.setdefault(word, []).append(number)
+    waiting = [word for word in within if word in known or word in found]
     while waiting:
-        more = aliases.get(waiting.pop(), set()) - found
-        found |= more
-        waiting += more
+        for number in within.pop(waiting.pop(), []):
+            more = {*stretches[number][2]} - found
+            found |= more
+            waiting += more
+    return found
 
 
 def _may_be_of_jax(path: str, wrappers: Mapping[str, str]) -> bool:
     """Whether the dotted path may lead into JAX or a GPU compiler: by itself, a wrapper, or the import of a string."""
+    if not path:
+        return False
     if any(word in path for word in ("jax", "triton", "mosaic")) or path.startswith("importlib"):
         return True
     return any(wrapper.startswith(path) for wrapper in wrappers)

@@ -126,7 +126,13 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
     @cached_property
     def _lines(self) -> list[int]:
         """The number of the line in which each part begins."""
-        counts = (len(_newlines(self.text, part.start, part.end)) for part in self.parts)
+        text, has_returns = self.text, "\r" in self.text
+        counts = (
+            len(_newlines(text, part.start, part.end))
+            if has_returns
+            else text.count("\n", part.start, part.end)
+            for part in self.parts
+        )
         return [*accumulate(counts, initial=1)]
 
     @property

@@ -77,7 +77,7 @@ def _where(module: Module) -> set[Part]:
     *product((*_SOURCES, "{gate}"), _ACTS),
     ("run_on_devices", "tpu"),
     ("skip_on_devices", "cpu"),
-    ("devices(", "tpu"),
+    ("devices", "tpu"),
     ("JAX_PLATFORM", "tpu"),
     ("jax_platform", "tpu"),
     about=_where,
@@ -138,7 +138,7 @@ def is_guarding_call(node: Node, capture: dict[str, Any], filename: str) -> bool
         backend = call.brackets.keyword("backend")
         value = backend.value if backend else call.positional(0)
         capture["message"] = _ASKS
-        return value is not None and literal_text(value) == TPU and not module.is_guarded(node)
+        return value is not None and plain_text(value) == TPU and not module.is_guarded(node)
     capture["message"] = _DEMANDS
     return _sets(call)
 
@@ -155,7 +155,7 @@ def _condition(call: Call) -> Tree | None:
 
 def _filters_out(call: Call, skips: bool) -> bool:
     """Whether the words for devices in `call`, on which it skips or does not, keep a test from CPU and not from TPU."""
-    words = [literal_text(item.value) for item in call.brackets.items if not item.keyword]
+    words = [plain_text(item.value) for item in call.brackets.items if not item.keyword]
     return None not in words and ((CPU in words) is skips) and ((TPU in words) is not skips)
 
 
@@ -286,11 +286,11 @@ def tell(node: Node, capture: dict[str, Any], filename: str) -> None:
 def report(module: Module, node: Node, capture: dict[str, Any]) -> None:
     """Report the guard, once for the class around it or for the file."""
     around = (parent for _, parent in ancestry(node) if parent.type == symbols.classdef)
-    place = next(around, module.tree)
-    inside = "this file" if place is module.tree else f"class {place.children[1].value}"
+    place = next(around, None)
+    inside = f"class {place.children[1].value}" if place else "this file"
     module.find_once(
         "MP207",
-        first_leaf(place).lineno,
+        first_leaf(place).lineno if place else 0,
         capture["at"],
         capture["message"],
         f"like it in {inside}",
