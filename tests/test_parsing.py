@@ -422,7 +422,7 @@ def test_lines_are_counted_as_python_counts_them():
 def test_part_knows_its_place_in_the_whole():
     text = "import a\r\n\nx = '''\n'''\n\n\ndef f():\n    return 1\n# c\ny\n"
     start, end = text.index("\n\ndef"), text.index("y\n")
-    part = parse_part(text, start, end)
+    part = parse_part(text, start, end, 5)
     assert str(part) == text[start:end]
     whole = {leaf.start: leaf for leaf in parse(text).leaves() if leaf.value}
     for leaf in part.leaves():
@@ -435,7 +435,7 @@ def test_part_knows_its_place_in_the_whole():
 def test_fault_in_a_part_tells_the_place_in_the_whole():
     text = "a\n\nb\nc d\n"
     with pytest.raises(SyntaxFault) as caught:
-        parse_part(text, text.index("b"), len(text))
+        parse_part(text, text.index("b"), len(text), 3)
     assert (caught.value.line, caught.value.column) == (4, 3)
 
 
