@@ -58,9 +58,8 @@ class _Search:
         self.aliases = aliases
         # Names may be handed to these as strings.
         asks, imports = "getattr" in tree.text, "import_module" in tree.text
-        self.places: list[
-            tuple[int, bool]
-        ] = []  # where a word may be a name, and whether it must be code for that
+        # Where a word may be a name, and whether it must be code for that.
+        self.places: list[tuple[int, bool]] = []
         for offset in (at for word in words for at in tree.places(word)):
             before = self._before(offset)
             if before == ".":
@@ -70,8 +69,7 @@ class _Search:
 
     def parts(self, names: Callable[[], Names]) -> list[Part]:
         """The parts that name any of the words."""
-        is_any = bool(self.places) or any(self.tree.places(name) for name in self.aliases)
-        if not is_any:
+        if not self.places and not any(map(self.tree.places, self.aliases)):
             return []  # and the text need not be cut
         part_at = self.tree.part_at
         places = [at for at, is_code in self.places if not is_code or part_at(at).is_code(at)]
@@ -124,11 +122,6 @@ class _Search:
 def _heads(line: str) -> Iterator[str]:
     """What stands before each `#` in `line`."""
     return (line[:at] for at, character in enumerate(line) if character == "#")
-
-
-def _assignments(tree: Parted) -> Iterator[Part]:
-    """The parts that are assignments and have not been parsed."""
-    return (part for part in tree.parts if part.binds and not part.name and not part.is_parsed)
 
 
 def leading_to(names: Names, offsets: Sequence[int]) -> list[Part]:

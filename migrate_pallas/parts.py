@@ -147,7 +147,7 @@ class Parted(Node):  # type: ignore[misc]  # fissix has no types
 
     def adopt(self, part: Part) -> list[Tree]:
         """Parse `part`, whose statements become children."""
-        line = self._lines[bisect_right(self._starts, part.start) - 1]
+        line = self._lines[self._index(part.start)]
         children: list[Tree] = parse_part(self.text, part.start, part.end, line).children
         for node in children:
             node.parent = self
