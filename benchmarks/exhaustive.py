@@ -17,7 +17,7 @@ from migrate_pallas.files import FileFault, read
 from migrate_pallas.mentions import Mentions
 from migrate_pallas.parsing import SyntaxFault
 from migrate_pallas.parts import Parted
-from migrate_pallas.rules import Rule, all_rules
+from migrate_pallas.rules import Rule, all_rules, running
 from migrate_pallas.settings import CPU, GATE, INTERPRET, REMOVE, Settings
 
 STRATEGIES = (Settings(to=INTERPRET, strategy=REMOVE), Settings(to=CPU, strategy=GATE))
@@ -83,7 +83,7 @@ def without_shortcuts() -> Iterator[None]:
 
 def _all_that_run(text: str, settings: Settings) -> tuple[str, ...]:
     """The codes of all rules that are to run, whatever words `text` holds."""
-    return tuple(rule.code for rule in all_rules() if settings.runs(rule.code))
+    return tuple(rule.code for rule in all_rules() if rule.code in running(settings))
 
 
 # Other findings have no words, since they come from rules of another code.

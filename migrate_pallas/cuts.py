@@ -126,10 +126,10 @@ def _binds(text: str, cut: Cut, end: int) -> tuple[str, ...] | None:
         return None  # in a default or a decorator, too, it binds a name of the module (PEP 572)
     if not cut.name:
         return cut.binds if _is_simple(text, cut, end) else None
-    found = {cut.name}
-    if text.find("global", cut.start, end) >= 0:
-        found.update(name for one in _global(text, cut.start, end) for name in _names(one[1]))
-    return tuple(sorted(found))
+    if text.find("global", cut.start, end) < 0:
+        return (cut.name,)
+    found = {name for one in _global(text, cut.start, end) for name in _names(one[1])}
+    return None if cut.name in found else tuple(sorted({cut.name, *found}))
 
 
 def _header_end(text: str, at: int) -> int:

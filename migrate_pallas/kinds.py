@@ -169,6 +169,11 @@ class Kinds:
         return found
 
     @cached_property
+    def follows_all(self) -> bool:
+        """Whether the kernel of every entry point of the module can be followed to its definition."""
+        return all(self.functions.definitions(kernel_of(site)) for site in self.entry_sites)
+
+    @cached_property
     def entry_sites(self) -> list[Site]:
         """Every site of an entry point in the module."""
         parts = self.mentions.of(*ENTRY_POINTS)

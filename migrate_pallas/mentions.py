@@ -56,11 +56,13 @@ class _Search:
         self.words = words
         self.answers = answers
         self.aliases = aliases
-        # Names may be handed to these as strings.
+        # Names may be handed to these as strings, and to the latter in pieces.
         asks, imports = "getattr" in tree.text, "import_module" in tree.text
+        if imports:
+            self.words.add("import_module")
         # Where a word may be a name, and whether it must be code for that.
         self.places: list[tuple[int, bool]] = []
-        for offset in (at for word in words for at in tree.places(word)):
+        for offset in (at for word in self.words for at in tree.places(word)):
             before = self._before(offset)
             if before == ".":
                 self.places.append((offset, not imports))

@@ -216,7 +216,8 @@ class Names:
             if part in self._unbound.get(name, []):
                 self._unbound[name].remove(part)
             bindings = self.module.bindings.get(name, [])
-            if len(bindings) > 1 and start(bindings[-2].node) > start(bindings[-1].node):
+            is_late = len(bindings) > 1 and start(bindings[-2].node) > start(bindings[-1].node)
+            if is_late or part.binds != (name,):
                 bindings.sort(key=lambda binding: start(binding.node))
 
     def inside(self, part: Part) -> Inside:

@@ -101,6 +101,7 @@ def test_what_may_bind_another_name_is_not_put_off(statement):
         ("def f():\n  global a, b\n  a = 1", ("a", "b", "f")),
         ("def f():\n  global a, \\\n  b\n  a = 1", ("a", "b", "f")),
         ("def f(): global a; a = 1", ("a", "f")),
+        ("def f():\n  global f\n  f = 1", None),
         ("class C:\n  def m(self):\n    if 1: global a; a = 1", ("C", "a")),
         ("def f():\n  'global things'\n  # global a\n  return 1", ("f",)),
     ],

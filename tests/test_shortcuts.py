@@ -134,6 +134,29 @@ MODULES = {
         """,
         "MP110",
     ),
+    "a function that takes its own place": (
+        'def is_hw():\n    global is_hw\n    is_hw = lambda: True\n    return jax.default_backend() == "tpu"\n'
+        + SKIPS,
+        "",
+    ),
+    "a module that a function imports twice for all, and another for want of it": (
+        """
+        def setup():
+            global pp
+            from jax.experimental.pallas import tpu as pp
+            from jax.experimental.pallas import tpu as pp
+        X = pp.get_tpu_info()
+        try:
+            from my import pp
+        except ImportError:
+            pp = None
+        """,
+        "",
+    ),
+    "a module by a string in pieces": (
+        "import importlib\nimportlib.import_module('jax.experimental.pallas.ops.tpu.' 'gmm')(1)\n",
+        "MP213",
+    ),
     "names that are assigned themselves": (
         "b = b\ndef test_a():\n    if jax.default_backend() != 'tpu' or x != b: pytest.skip('no')\n",
         "MP207",

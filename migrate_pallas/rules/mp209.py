@@ -10,7 +10,7 @@ from fissix.pytree import Leaf, Node
 from ..axes import keeps_axes
 from ..module import Module
 from ..parsing import symbols
-from ..targets import SCOPED, Site, enclosing_functions, kernel_of
+from ..targets import SCOPED, Site, enclosing_functions
 from . import CALL, rule
 
 
@@ -43,8 +43,7 @@ def is_outside_kernels(node: Node, capture: dict[str, Any], filename: str) -> bo
     if site is None or not keeps_axes(module, site):
         return False
     capture["site"] = site
-    entries = module.kinds.entry_sites
-    if any(not module.functions.definitions(kernel_of(entry)) for entry in entries):
+    if not module.kinds.follows_all:
         return False  # it may be in the kernel that can't be followed
     around = _functions_around(module, site)
     if not around:
