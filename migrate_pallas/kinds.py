@@ -46,6 +46,8 @@ class Kind(Enum):
 _NONE: Evidence = frozenset()
 _GPU_PARTS = ("mosaic_gpu", "triton")
 _TPU_PARTS = ("tpu", "tpu_sc", "mosaic")
+# What MP110 writes tells nothing: a second run must see what the first saw.
+_WRITTEN_BY_US = ("InterpretParams",)
 # What a compiler parameter or `backend=` says in words: pallas_call(..., backend="mosaic_gpu")
 _WORDS = {
     "triton": "GPU",
@@ -61,6 +63,8 @@ def evidence_of_path(path: str) -> Evidence:
     The Pallas modules are those of jax/experimental/pallas and jax/_src/pallas, 0.10.2.
     """
     parts = path.split(".")
+    if parts[-1] in _WRITTEN_BY_US:
+        return _NONE
     if any(part in _GPU_PARTS for part in parts) or path.startswith("jax.experimental.mosaic.gpu"):
         return frozenset({"GPU"})
     if "pallas" in parts and any(p in _TPU_PARTS for p in parts[parts.index("pallas") + 1 :]):

@@ -39,6 +39,7 @@ def kinds(source: str, target: str = "run_scoped") -> list[Kind]:
         ("jax._src.pallas.mosaic_gpu.core", {"GPU"}),
         ("jax.experimental.mosaic.gpu.core", {"GPU"}),
         ("jax.experimental.pallas.run_scoped", set()),
+        ("jax.experimental.pallas.tpu.InterpretParams", set()),  # which MP110 may have written
         ("jax.tpu", set()),
         ("mine.tpu", set()),
         ("tpu", set()),
