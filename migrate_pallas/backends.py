@@ -81,6 +81,11 @@ class Word:
         return None if not self.whole and part.startswith(self.text) else False
 
 
+def gate_names(gate: str) -> str:
+    """A pattern for what a gate is called that is to be called `gate`: that, or another name where it is taken."""
+    return rf"(?:_?{gate}|_{gate}_\d+)"
+
+
 def _both(values: Iterator[Truth] | list[Truth]) -> Truth:
     """Three-valued `all`."""
     listed = list(values)
@@ -343,7 +348,7 @@ class Backends:
     def _is_gate(self, path: str, call: Call) -> bool:
         """Whether an imported function bears the gate's name, where it is defined or here."""
         words = (path.rpartition(".")[2], written(call.power.children[0]))
-        return any(re.fullmatch(rf"_?{self.gate}|_{self.gate}_\d+", word) for word in words)
+        return any(re.fullmatch(gate_names(self.gate), word) for word in words)
 
     def _definitions(self, meaning: Meaning, call: Call) -> list[Tree]:
         """The functions of the module that `call` may call; [] where it may call anything else."""

@@ -309,8 +309,9 @@ class Names:
 
     def of_module(self, name: str) -> list[Binding]:
         """All bindings of `name` at module level, in order; [] for none."""
-        for part in [*self._unbound.get(name, [])]:
-            part.nodes  # noqa: B018  # has it collected
+        self._insides_of(
+            [*self._unbound.get(name, [])]
+        )  # each leaves the list when it is collected
         return self.module.bindings.get(name, [])
 
     def is_named(self, value: Tree) -> bool:
@@ -414,18 +415,20 @@ class Names:
 
     def bound_anywhere(self, name: str) -> list[Binding]:
         """Every binding of `name` in any scope of the module."""
-        insides = self._insides_of(self.tree.binding(name))
-        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
+        scopes = self._scopes_of(self._insides_of(self.tree.binding(name)))
         return [binding for scope in scopes for binding in scope.bindings.get(name, [])]
+
+    def _scopes_of(self, insides: Iterable[Inside]) -> list[Scope]:
+        """The module's scope, and those that are opened in `insides`."""
+        return [self.module, *(scope for inside in insides for scope in inside.scopes)]
 
     def imported(self, *words: str) -> Iterator[tuple[Scope, str]]:
         """The dotted path of all that is imported with one of `words` in its path, and the scope that imports it."""
         parts = [part for part in self.tree.holding(*words) if part.holds("import")]
         insides = self._insides_of(parts)
-        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
         found = [
             (s, b.path)
-            for s in scopes
+            for s in self._scopes_of(insides)
             for bs in s.bindings.values()
             for b in bs
             if b.how is How.IMPORT
@@ -437,11 +440,10 @@ class Names:
         """The names that the module's imports give to the dotted path `path`."""
         parts = self.tree.holding(path.rpartition(".")[2])
         insides = self._insides_of(part for part in parts if part.holds("import"))
-        scopes = [self.module, *(scope for inside in insides for scope in inside.scopes)]
         return sorted(
             {
                 name
-                for s in scopes
+                for s in self._scopes_of(insides)
                 for name, bs in s.bindings.items()
                 if any(b.path == path for b in bs)
             }

@@ -16,6 +16,7 @@ from typing import Any
 from fissix.fixer_base import BaseFix
 from fissix.pytree import Leaf, LeafPattern, Node, NodePattern, WildcardPattern
 
+from .calls import first_leaf
 from .changes import Change, Finding, Kernel
 from .checker import Accepted, Permit, Refused, prove
 from .edits import Edits, apply
@@ -126,7 +127,7 @@ def _run_in(module: Module, part: Part, by_type: dict[int, list[_Selection]]) ->
     while stack:
         node = stack.pop()
         for selection in by_type.get(node.type, ()):
-            if selection.begins and node.children[0].value != selection.begins:
+            if selection.begins and first_leaf(node).value != selection.begins:
                 continue  # matching would tell the same, and takes ten times as long
             capture = selection.fixers[0].match(node)
             if capture:

@@ -30,8 +30,8 @@ class Rule:
 
     `{gate}` among them is the name of the gate.
 
-    `about` are the names, or patterns for names, that a part of a file mentions if the rule selects anything in it;
-    or what tells those parts.
+    `about` are the names of which a part of a file mentions one if the rule selects anything in it; or what tells
+    those parts. With none, they are all.
     """
 
     code: str

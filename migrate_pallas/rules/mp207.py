@@ -10,7 +10,7 @@ from bowler import Query
 from fissix.pgen2 import token
 from fissix.pytree import Leaf, Node
 
-from ..backends import CPU, TPU, branches
+from ..backends import CPU, TPU, branches, gate_names
 from ..calls import (
     Call,
     Item,
@@ -61,7 +61,9 @@ _SOURCES = (
 def _where(module: Module) -> set[Part]:
     """The parts that may have a guard: they ask for a platform or set it, and skip or refuse where they ask."""
     gate = module.settings.gate
-    spelled = set(re.findall(rf"\b_?{gate}(?:_\d+)?\b", module.text)) if gate in module.text else ()
+    spelled = (
+        set(re.findall(rf"\b{gate_names(gate)}\b", module.text)) if gate in module.text else ()
+    )
     asking = set(module.mentions.of(*_SOURCES, answers=True, aliases=tuple(sorted(spelled))))
     found = {*module.tree.holding(*_SETTINGS)}
     found.update(module.mentions.of(*_DEVICE_FILTERS, "devices", "local_devices"))
